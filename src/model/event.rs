@@ -1,0 +1,49 @@
+//! What the flow tells the world while it goes on. Formatting is `report`'s.
+#![forbid(unsafe_code)]
+
+use std::time::Duration;
+
+/// Which of the check's two streams.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// Something worth telling.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// The tree is known.
+    Resolved {
+        /// Full id of the tree.
+        tree: &'a str,
+        /// The key.
+        key: &'a str,
+    },
+    /// Another process runs the same check; we wait for it.
+    Waiting {
+        /// Time waited so far.
+        waited: Duration,
+    },
+    /// Files of the tree are being laid out.
+    Staging {
+        /// Files done.
+        done: u64,
+        /// Files in all.
+        total: u64,
+    },
+    /// The check's command is about to be executed.
+    Started,
+    /// The check printed something.
+    Output(Stream, &'a [u8]),
+    /// Something a person should know, said once.
+    Warning(&'a str),
+}
+
+/// Takes events as they come; given from above to whoever has something to tell.
+pub trait Sink {
+    /// Takes one event. Must not block for long: the check's pipes are read by the same thread.
+    fn event(&mut self, event: Event<'_>);
+}

@@ -1,0 +1,109 @@
+//! The record of one execution and the answer given to a user. Storing is `store`'s, printing is `report`'s.
+#![forbid(unsafe_code)]
+
+use crate::model::layer::{Layer, LayerState};
+use crate::model::outcome::{Outcome, Usage};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Layout of [`Evidence`] as stored. 1: first.
+pub const EVIDENCE_VERSION: u32 = 1;
+
+/// What one execution showed; small, self-contained, never changed once stored. What the key already says (command,
+/// environment, policy in full) is in the pre-image beside it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Evidence {
+    /// [`EVIDENCE_VERSION`] of the writer.
+    pub version: u32,
+    /// The key it was made under, `b3:…`.
+    pub key: String,
+    /// Full id of the tree.
+    pub tree: String,
+    /// Full id of the commit, if the tree came from one.
+    pub commit: Option<String>,
+    /// True for a working-tree state that no commit has.
+    pub dirty: bool,
+    /// The folder it started in, `.` for the root.
+    pub cwd: String,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Exit status, if it exited.
+    pub exit: Option<i32>,
+    /// The signal it died of, if it did.
+    pub signal: Option<i32>,
+    /// A word, a colon and a sentence where the outcome alone does not say it.
+    pub reason: Option<String>,
+    /// Real time at which it started, RFC 3339.
+    pub at: String,
+    /// Wall time in seconds.
+    pub secs: f64,
+    /// What it used.
+    pub usage: Usage,
+    /// The runner's one-line summary.
+    pub summary: Option<String>,
+    /// Counts of tests.
+    pub tests: Option<TestCounts>,
+    /// End of the output.
+    pub tail: String,
+    /// Bytes of output.
+    pub output_bytes: u64,
+    /// Digest of the kept log, `b3:…`.
+    pub output_digest: String,
+    /// Name and digest of the policy.
+    pub policy: (String, String),
+    /// Name, digest and toolchain of the runner.
+    pub runner: (String, String, String),
+    /// Mode and start of the clock.
+    pub clock: (String, String),
+    /// The level in force.
+    pub level: String,
+    /// The state of each layer.
+    pub layers: BTreeMap<Layer, LayerState>,
+    /// Operating system and architecture.
+    pub host: (String, String),
+}
+
+/// Tests as the runner counted them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TestCounts {
+    /// Passed.
+    pub passed: u64,
+    /// Failed.
+    pub failed: u64,
+    /// Skipped or ignored.
+    pub skipped: u64,
+}
+
+/// How often a key was seen to pass and to fail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Tally {
+    /// Executions that passed.
+    pub passed: u64,
+    /// Executions that failed.
+    pub failed: u64,
+}
+
+impl Tally {
+    /// True where both were seen: the check is flaky and its record never answers.
+    #[must_use]
+    pub fn is_flaky(self) -> bool {
+        self.passed > 0 && self.failed > 0
+    }
+}
+
+/// How an answer came about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CacheUse {
+    /// An earlier result answered.
+    Hit,
+    /// Nothing answered, so it ran.
+    Miss,
+    /// It was run on request although something answered.
+    Refreshed,
+    /// Neither looked nor stored.
+    Off,
+    /// Waited for the same check that was already running.
+    Joined,
+}

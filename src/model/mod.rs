@@ -1,0 +1,14 @@
+//! The nouns of checkrun, shared by every room: what is asked (`check`, `policy`, `runner`), what it is known by
+//! (`digest`), what came of it (`outcome`, `evidence`) and what is told on the way (`event`).
+//!
+//! Nothing here opens a file, reads a clock or calls the kernel.
+
+pub mod check;
+pub mod digest;
+pub mod event;
+pub mod evidence;
+pub mod layer;
+pub mod outcome;
+pub mod policy;
+pub mod runner;
+pub mod units;

@@ -1,0 +1,134 @@
+//! A policy in its parsed form: what a check may see and use, and how much checkrun insists on each layer. Reading
+//! TOML is `catalogue`'s; kernel constants are `sandbox`'s.
+#![forbid(unsafe_code)]
+
+use crate::model::layer::{Layer, Level, Need};
+use crate::model::units::Bytes;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What a check may see, use and reach. Made by `catalogue`, changed only by the command line and `.checkrun.toml`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Policy {
+    /// The word it is asked for by.
+    pub name: String,
+    /// One sentence for people.
+    pub description: String,
+    /// How the check is kept apart.
+    pub level: Level,
+    /// What of the network it has.
+    pub network: Network,
+    /// How much each layer is insisted on; a layer that is missing here is off.
+    pub layers: BTreeMap<Layer, Need>,
+    /// What it may use up.
+    pub limits: Limits,
+    /// Whether addresses are randomised, as the kernel does by default.
+    pub aslr: Aslr,
+    /// What wall clock it sees.
+    pub clock: Clock,
+    /// What of git it sees in its tree.
+    pub git: GitView,
+    /// Host paths that are shown read-only at the same place.
+    pub visible: Vec<Visible>,
+}
+
+/// What of the network a check has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Network {
+    /// A loopback of its own, v4 and v6, and nothing else.
+    Loopback,
+    /// The host's network. Never cached.
+    Host,
+}
+
+impl Network {
+    /// The word used in policies.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Loopback => "loopback",
+            Self::Host => "host",
+        }
+    }
+}
+
+/// Whether the kernel randomises addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Aslr {
+    /// As the kernel does by default.
+    On,
+    /// Switched off for the check and its children (personality(2), `ADDR_NO_RANDOMIZE`).
+    Off,
+}
+
+/// What of git a check sees in its tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GitView {
+    /// No `.git` at all.
+    None,
+    /// A one-commit repository at that tree.
+    Synthetic,
+}
+
+/// The wall clock that a check sees.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Clock {
+    /// Starts at `start` (seconds since 1970) and goes on from there.
+    Fixed {
+        /// Seconds since 1970.
+        start: i64,
+        /// Whether it runs.
+        mode: ClockMode,
+    },
+    /// The machine's own. Never cached.
+    Host,
+}
+
+/// Whether a fixed clock runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ClockMode {
+    /// Runs as real time does.
+    Ticking,
+    /// Stands still, but for a hair per reading.
+    Frozen,
+}
+
+impl ClockMode {
+    /// The word used in options, policies and records.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ticking => "ticking",
+            Self::Frozen => "frozen",
+        }
+    }
+}
+
+/// What a check may use up. A limit that is `None` is not set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Wall time, by the monotonic clock.
+    pub timeout: Duration,
+    /// Memory of all its processes together, files in temporary folders included.
+    pub memory: Option<Bytes>,
+    /// Processes and threads at one time.
+    pub pids: Option<u64>,
+    /// Thousandths of a processor: 1500 is one and a half.
+    pub cpus_milli: Option<u32>,
+    /// Bytes that may be written to each of the tree, the home and the temporary folders.
+    pub disk: Bytes,
+    /// Bytes of output, stdout and stderr together.
+    pub output: Bytes,
+}
+
+/// A host path that a check sees, read-only, at the same place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Visible {
+    /// An absolute path without `..`.
+    pub path: PathBuf,
+    /// Whether it is no error that the host lacks it.
+    pub optional: bool,
+    /// Why it is allowed.
+    pub why: String,
+}

@@ -1,0 +1,95 @@
+//! Sizes, durations and instants as people write them: `4GiB`, `10m`, `2026-01-01T00:00:00Z`. Each parser says
+//! what it accepts.
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::time::Duration;
+
+/// A number of bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Bytes(pub u64);
+
+impl Bytes {
+    /// Reads `4096`, `64KiB`, `4 GiB`, `1.5GB`.
+    ///
+    /// # Errors
+    /// Says what is wrong with the text and what is accepted.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        text.trim()
+            .parse::<bytesize::ByteSize>()
+            .map(|size| Self(size.as_u64()))
+            .map_err(|_| format!("`{text}` is not a size; write a number with a unit, such as `512MiB` or `4GiB`"))
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (unit, name) in [(1_u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {
+            if self.0 >= unit && self.0 % unit == 0 {
+                return write!(f, "{}{name}", self.0 / unit);
+            }
+        }
+        write!(f, "{}B", self.0)
+    }
+}
+
+/// Reads `90s`, `10m`, `1h 30m`, `250ms`; never zero.
+///
+/// # Errors
+/// Says what is wrong with the text and what is accepted.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text.trim()) {
+        Ok(duration) if duration.is_zero() => Err(format!("`{text}` is no time at all; a limit is longer than zero")),
+        Ok(duration) => Ok(duration),
+        Err(_) => Err(format!("`{text}` is not a duration; write a number with a unit, such as `90s`, `10m` or `1h 30m`")),
+    }
+}
+
+/// Prints a duration so that [`parse_duration`] reads it back.
+#[must_use]
+pub fn show_duration(duration: Duration) -> String {
+    humantime::format_duration(duration).to_string()
+}
+
+/// Reads an RFC 3339 instant into seconds since 1970.
+///
+/// # Errors
+/// Says what is wrong with the text and what is accepted.
+pub fn parse_instant(text: &str) -> Result<i64, String> {
+    let instant: jiff::Timestamp = text.trim().parse().map_err(|_| {
+        format!("`{text}` is not an instant; write it as RFC 3339, such as `2026-01-01T00:00:00Z`")
+    })?;
+    let secs = instant.as_second();
+    // The kernel keeps file times of ext4 up to 2446 and of `struct timespec` arithmetic in nanoseconds up to 2262.
+    if !(0..=9_223_372_036).contains(&secs) {
+        return Err(format!("`{text}` lies outside the years 1970 to 2262 that a clock can be set to"));
+    }
+    Ok(secs)
+}
+
+/// Prints seconds since 1970 as RFC 3339 in UTC, whole seconds.
+#[must_use]
+pub fn show_instant(secs: i64) -> String {
+    jiff::Timestamp::from_second(secs).map_or_else(|_| format!("@{secs}"), |instant| instant.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_durations_and_instants_read_as_people_write_them() {
+        assert_eq!(Bytes::parse("4GiB"), Ok(Bytes(4 << 30)));
+        assert_eq!(Bytes::parse("64 KiB"), Ok(Bytes(64 << 10)));
+        assert_eq!(Bytes(4 << 30).to_string(), "4GiB");
+        assert_eq!(Bytes(1000).to_string(), "1000B");
+        assert!(Bytes::parse("4 bananas").is_err_and(|text| text.contains("4 bananas")));
+        assert_eq!(parse_duration("10m"), Ok(Duration::from_secs(600)));
+        assert!(parse_duration("0s").is_err());
+        assert!(parse_duration("soon").is_err());
+        assert_eq!(parse_instant("2026-01-01T00:00:00Z"), Ok(1_767_225_600));
+        assert_eq!(show_instant(1_767_225_600), "2026-01-01T00:00:00Z");
+        assert!(parse_instant("1969-12-31T00:00:00Z").is_err());
+        assert!(parse_instant("2500-01-01T00:00:00Z").is_err());
+    }
+}
