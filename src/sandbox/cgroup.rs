@@ -1,0 +1,328 @@
+//! Control groups: limits on memory, processes and processor time over a whole run, by whichever hierarchy the
+//! machine lets us use. Reading what was used; nothing about what to do when a limit is hit.
+#![forbid(unsafe_code)]
+
+use crate::model::policy::Limits;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsRawFd, OwnedFd};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// How limits can be enforced here, found by trying (see [`find`]).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum CgroupKind {
+    /// A group of the unified hierarchy below which we may make groups, with these controllers handed down.
+    V2 {
+        /// The parent folder.
+        parent: PathBuf,
+        /// Controllers that children get.
+        controllers: Vec<String>,
+    },
+    /// Folders of the old hierarchies below which we may make groups.
+    V1 {
+        /// Of the memory controller.
+        memory: Option<PathBuf>,
+        /// Of the pids controller.
+        pids: Option<PathBuf>,
+        /// Of the cpu controller.
+        cpu: Option<PathBuf>,
+    },
+    /// None; the text says what stands in the way.
+    None(String),
+}
+
+impl CgroupKind {
+    /// Whether `controller` (`memory`, `pids`, `cpu`) can be limited.
+    #[must_use]
+    pub fn has(&self, controller: &str) -> bool {
+        match self {
+            Self::V2 { controllers, .. } => controllers.iter().any(|it| it == controller),
+            Self::V1 { memory, pids, cpu } => match controller {
+                "memory" => memory.is_some(),
+                "pids" => pids.is_some(),
+                "cpu" => cpu.is_some(),
+                _ => false,
+            },
+            Self::None(_) => false,
+        }
+    }
+}
+
+/// Finds where groups can be made. `proc_self` and `root` are /proc/self and / but for tests.
+#[must_use]
+pub(super) fn find(proc_self: &Path) -> CgroupKind {
+    let mounts = fs::read_to_string(proc_self.join("mountinfo")).unwrap_or_default();
+    let own = fs::read_to_string(proc_self.join("cgroup")).unwrap_or_default();
+    if let Some(kind) = find_v2(&mounts, &own) {
+        return kind;
+    }
+    let controller = |name: &str| find_v1(&mounts, &own, name);
+    let (memory, pids, cpu) = (controller("memory"), controller("pids"), controller("cpu"));
+    if memory.is_none() && pids.is_none() && cpu.is_none() {
+        let why = if mounts.contains(" cgroup") {
+            "no control group that this user may make groups in; under systemd: `systemd-run --user --scope -p Delegate=yes checkrun …`"
+        } else {
+            "no control group file system is mounted"
+        };
+        return CgroupKind::None(why.to_owned());
+    }
+    CgroupKind::V1 { memory, pids, cpu }
+}
+
+/// Walks up from our own group to the first in which a group with the memory and pids controllers can be made and
+/// to which processes may be moved (cgroups(7), delegation: the common ancestor must be writable too).
+fn find_v2(mounts: &str, own: &str) -> Option<CgroupKind> {
+    let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let (mount_root, place) = mount_of(mounts, |kind, _| kind == "cgroup2")?;
+    let relative = Path::new(path).strip_prefix(&mount_root).ok()?;
+    let mut folder = place.join(relative);
+    loop {
+        let handed = fs::read_to_string(folder.join("cgroup.subtree_control")).unwrap_or_default();
+        let controllers: Vec<String> = handed.split_whitespace().map(str::to_owned).collect();
+        if controllers.iter().any(|it| it == "memory" || it == "pids") && may_make_groups(&folder) {
+            return Some(CgroupKind::V2 { parent: folder, controllers });
+        }
+        if folder == place || !folder.pop() {
+            return None;
+        }
+    }
+}
+
+fn find_v1(mounts: &str, own: &str, controller: &str) -> Option<PathBuf> {
+    let path = own.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':');
+        let named = parts.nth(1)?.split(',').any(|it| it == controller);
+        named.then(|| parts.next()).flatten()
+    })?;
+    let named = |kind: &str, options: &str| kind == "cgroup" && options.split(',').any(|it| it == controller);
+    let (mount_root, place) = mount_of(mounts, named)?;
+    let folder = match Path::new(path).strip_prefix(&mount_root) {
+        Ok(relative) => place.join(relative),
+        // In a container the path may be the host's while the mount shows only our part of it.
+        Err(_) => place,
+    };
+    may_make_groups(&folder).then_some(folder)
+}
+
+/// Root and place of the first mount that fits (proc(5), mountinfo: fields 4 and 5, then type and super options
+/// behind the lone dash).
+fn mount_of(mounts: &str, fits: impl Fn(&str, &str) -> bool) -> Option<(PathBuf, PathBuf)> {
+    mounts.lines().find_map(|line| {
+        let (front, back) = line.split_once(" - ")?;
+        let mut back = back.split(' ');
+        let (kind, options) = (back.next()?, back.nth(1)?);
+        let mut front = front.split(' ').skip(3);
+        fits(kind, options).then(|| Some((PathBuf::from(front.next()?), PathBuf::from(front.next()?))))?
+    })
+}
+
+/// By making one and removing it.
+fn may_make_groups(folder: &Path) -> bool {
+    let trial = folder.join(format!("checkrun-probe-{}", std::process::id()));
+    if fs::create_dir(&trial).is_err() {
+        return false;
+    }
+    let writable = fs::OpenOptions::new().write(true).open(trial.join("cgroup.procs")).is_ok();
+    fs::remove_dir(&trial).is_ok() && writable
+}
+
+/// The groups of one run. Dropped, it kills what is left in them and removes them.
+#[derive(Debug)]
+pub(super) struct Group {
+    memory: Option<PathBuf>,
+    pids: Option<PathBuf>,
+    folders: Vec<PathBuf>,
+    unified: bool,
+    /// Tells of a lack of memory: an eventfd on the old hierarchy, the events file on the new one.
+    pub(super) alarm: Option<OwnedFd>,
+}
+
+impl Group {
+    /// Makes the groups and sets the limits.
+    ///
+    /// # Errors
+    /// Where a folder cannot be made or a limit is refused; the message names the file.
+    pub(super) fn create(kind: &CgroupKind, limits: &Limits, name: &str) -> io::Result<Option<Self>> {
+        let mut group = match kind {
+            CgroupKind::None(_) => return Ok(None),
+            CgroupKind::V2 { parent, .. } => {
+                sweep(parent);
+                let folder = parent.join(name);
+                Self { memory: Some(folder.clone()), pids: Some(folder.clone()), folders: vec![folder], unified: true, alarm: None }
+            }
+            CgroupKind::V1 { memory, pids, cpu } => {
+                let mut folders: Vec<PathBuf> = Vec::new();
+                // A hierarchy in which nothing is limited gets no group: each costs a system call or three.
+                let wanted = [
+                    memory.as_ref().filter(|_| limits.memory.is_some()),
+                    pids.as_ref().filter(|_| limits.pids.is_some()),
+                    cpu.as_ref().filter(|_| limits.cpus_milli.is_some()),
+                ];
+                for parent in wanted.into_iter().flatten() {
+                    sweep(parent);
+                    let folder = parent.join(name);
+                    if !folders.contains(&folder) {
+                        folders.push(folder);
+                    }
+                }
+                let named = |parent: Option<&PathBuf>| parent.map(|parent| parent.join(name));
+                Self { memory: named(wanted[0]), pids: named(wanted[1]), folders, unified: false, alarm: None }
+            }
+        };
+        for folder in &group.folders {
+            fs::create_dir(folder).map_err(|error| named(folder, &error))?;
+        }
+        group.limit(kind, limits)?;
+        group.alarm = group.watch_memory();
+        Ok(Some(group))
+    }
+
+    fn limit(&self, kind: &CgroupKind, limits: &Limits) -> io::Result<()> {
+        if let (Some(folder), Some(memory), true) = (&self.memory, limits.memory, kind.has("memory")) {
+            let bytes = memory.0.to_string();
+            if self.unified {
+                write(folder, "memory.max", &bytes)?;
+                // Without swap of its own a run cannot evade its limit; kernels without swap lack the file.
+                optional(write(folder, "memory.swap.max", "0"))?;
+                write(folder, "memory.oom.group", "1")?;
+            } else {
+                write(folder, "memory.limit_in_bytes", &bytes)?;
+                optional(write(folder, "memory.memsw.limit_in_bytes", &bytes))?;
+            }
+        }
+        if let (Some(folder), Some(pids), true) = (&self.pids, limits.pids, kind.has("pids")) {
+            // One more for our init, which is in the group too.
+            write(folder, "pids.max", &pids.saturating_add(1).to_string())?;
+        }
+        if let (Some(milli), true) = (limits.cpus_milli, kind.has("cpu")) {
+            let quota = (u64::from(milli) * 100).max(1000).to_string();
+            let folder = self.folders.last().map_or_else(PathBuf::new, Clone::clone);
+            if self.unified {
+                write(&folder, "cpu.max", &format!("{quota} 100000"))?;
+            } else {
+                write(&folder, "cpu.cfs_period_us", "100000")?;
+                write(&folder, "cpu.cfs_quota_us", &quota)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn watch_memory(&self) -> Option<OwnedFd> {
+        let folder = self.memory.as_ref()?;
+        if self.unified {
+            return fs::File::open(folder.join("memory.events")).ok().map(OwnedFd::from);
+        }
+        let alarm = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
+        let control = fs::File::open(folder.join("memory.oom_control")).ok()?;
+        write(folder, "cgroup.event_control", &format!("{} {}", alarm.as_raw_fd(), control.as_raw_fd())).ok()?;
+        Some(alarm)
+    }
+
+    /// Moves a process in; those it starts later follow.
+    ///
+    /// # Errors
+    /// What write(2) says, with the file named.
+    pub(super) fn add(&self, pid: i32) -> io::Result<()> {
+        self.folders.iter().try_for_each(|folder| write(folder, "cgroup.procs", &pid.to_string()))
+    }
+
+    /// True once the kernel has killed a process for want of memory within the limit.
+    pub(super) fn ran_out_of_memory(&self) -> bool {
+        let Some(folder) = &self.memory else { return false };
+        let file = if self.unified { "memory.events" } else { "memory.oom_control" };
+        counter(folder, file, "oom_kill") > 0
+    }
+
+    /// True where the group wants more memory than it may have, or a process of it was killed for that.
+    pub(super) fn is_out_of_memory(&self) -> bool {
+        // The old hierarchy raises its alarm before it kills (memory.oom_control: under_oom).
+        let stuck = |folder: &PathBuf| !self.unified && counter(folder, "memory.oom_control", "under_oom") > 0;
+        self.ran_out_of_memory() || self.memory.as_ref().is_some_and(stuck)
+    }
+
+    /// True once a process was refused by the limit.
+    pub(super) fn ran_out_of_pids(&self) -> bool {
+        self.pids.as_ref().is_some_and(|folder| counter(folder, "pids.events", "max") > 0)
+    }
+
+    /// The most memory the group held, in bytes.
+    pub(super) fn peak_memory(&self) -> Option<u64> {
+        let file = if self.unified { "memory.peak" } else { "memory.max_usage_in_bytes" };
+        fs::read_to_string(self.memory.as_ref()?.join(file)).ok()?.trim().parse().ok()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if self.unified {
+            for folder in &self.folders {
+                // Linux 5.14; without it the PID namespace's end has killed everything already.
+                drop(write(folder, "cgroup.kill", "1"));
+            }
+        }
+        for folder in &self.folders {
+            for _ in 0..200 {
+                match fs::remove_dir(folder) {
+                    Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                        std::thread::sleep(std::time::Duration::from_millis(1));
+                    }
+                    _ => break,
+                }
+            }
+        }
+    }
+}
+
+/// Removes groups of checkruns that were killed: named by a pid that is no more. A group with processes in it
+/// cannot be removed (rmdir gives EBUSY), so nothing alive is ever hit.
+fn sweep(parent: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix("checkrun-")?.split('-').next()?.parse::<i32>().ok());
+        if let Some(pid) = pid
+            && !Path::new("/proc").join(pid.to_string()).exists()
+        {
+            drop(fs::remove_dir(entry.path()));
+        }
+    }
+}
+
+fn counter(folder: &Path, file: &str, name: &str) -> u64 {
+    let text = fs::read_to_string(folder.join(file)).unwrap_or_default();
+    text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()).unwrap_or(0)
+}
+
+fn write(folder: &Path, file: &str, text: &str) -> io::Result<()> {
+    let path = folder.join(file);
+    fs::write(&path, text).map_err(|error| named(&path, &error))
+}
+
+fn optional(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_are_read_by_field() {
+        let mounts = "30 23 0:26 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n\
+                      31 23 0:27 /docker/x /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+        let memory = mount_of(mounts, |kind, options| kind == "cgroup" && options.split(',').any(|it| it == "memory"));
+        assert_eq!(memory, Some((PathBuf::from("/"), PathBuf::from("/sys/fs/cgroup/memory"))));
+        let unified = mount_of(mounts, |kind, _| kind == "cgroup2");
+        assert_eq!(unified, Some((PathBuf::from("/docker/x"), PathBuf::from("/sys/fs/cgroup/unified"))));
+        assert_eq!(mount_of("", |_, _| true), None);
+    }
+}

@@ -1,0 +1,64 @@
+//! The sockets between the processes of one sandbox: message borders kept, a descriptor along with a message. What
+//! the messages say is `wire`'s.
+#![forbid(unsafe_code)]
+
+use crate::sandbox::wire::MESSAGE_MAX;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+
+/// The ends that a supervisor is started with.
+#[derive(Debug)]
+pub(super) struct Channels {
+    /// To the launcher, for the supervisor.
+    pub(super) launcher: OwnedFd,
+    /// To the launcher, for the init process.
+    pub(super) init: OwnedFd,
+    /// The check's standard output.
+    pub(super) stdout: OwnedFd,
+    /// The check's standard error.
+    pub(super) stderr: OwnedFd,
+    /// The check's standard input: /dev/null.
+    pub(super) null: OwnedFd,
+}
+
+/// A connected pair of message sockets, closed on exec.
+pub(super) fn pair() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+    socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+}
+
+/// Sends one message, with a descriptor along if given.
+pub(super) fn send(socket: &OwnedFd, bytes: &[u8], along: Option<BorrowedFd<'_>>) -> rustix::io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let fds: Vec<BorrowedFd<'_>> = along.into_iter().collect();
+    if !fds.is_empty() {
+        control.push(SendAncillaryMessage::ScmRights(&fds));
+    }
+    rustix::io::retry_on_intr(|| sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)).map(drop)
+}
+
+/// Receives one message; `None` when the other side is closed.
+pub(super) fn receive(socket: BorrowedFd<'_>) -> rustix::io::Result<Option<(Vec<u8>, Option<OwnedFd>)>> {
+    let mut bytes = vec![0_u8; MESSAGE_MAX];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let got = rustix::io::retry_on_intr(|| {
+        recvmsg(socket.as_fd(), &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC)
+    })?;
+    if got.bytes == 0 {
+        return Ok(None);
+    }
+    bytes.truncate(got.bytes);
+    let mut along = None;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(mut fds) = message {
+            along = fds.next();
+        }
+    }
+    Ok(Some((bytes, along)))
+}

@@ -1,0 +1,121 @@
+//! PID 1 of the sandbox: enters the root, starts the command, reaps, forwards signals, and takes everything down
+//! with it when the command's first process has ended. One thread, no long-lived state beside its descriptors.
+#![forbid(unsafe_code)]
+
+use crate::model::layer::Layer;
+use crate::sandbox::plan::Plan;
+use crate::sandbox::wire::{At, Failure, Order, Report, Step};
+use crate::sandbox::{channel, command, mounts, sys};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::pipe::{PipeFlags, pipe_with};
+use std::io;
+
+/// What the init process is started with.
+#[derive(Debug)]
+pub(super) struct Inside {
+    /// To the launcher.
+    pub(super) channel: OwnedFd,
+    /// The check's standard output.
+    pub(super) stdout: OwnedFd,
+    /// The check's standard error.
+    pub(super) stderr: OwnedFd,
+    /// The check's standard input.
+    pub(super) null: OwnedFd,
+    /// The root that was built for it.
+    pub(super) root: OwnedFd,
+}
+
+/// Runs the init process in a process just forked from the supervisor; ends the process and with it the sandbox.
+pub(super) fn run(plan: &Plan, inside: Inside) -> ! {
+    match serve(plan, inside) {
+        Ok(()) => sys::exit_now(0),
+        Err(()) => sys::exit_now(1),
+    }
+}
+
+/// An error has been sent to the launcher already where that was possible.
+fn serve(plan: &Plan, inside: Inside) -> Result<(), ()> {
+    let Inside { channel, stdout, stderr, null, root } = inside;
+    let tell = |report: &Report| channel::send(&channel, &report.encode(), None).map_err(drop);
+    let child = prepare(plan, &channel, root).and_then(|()| {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC).at(Step::Fork, "pipe")?;
+        let signals = sys::signal_descriptor(&[libc::SIGCHLD]).at(Step::Fork, "signals")?;
+        match sys::fork().at(Step::Fork, "command")? {
+            sys::Forked::Child => {
+                drop(read);
+                command::run(plan, &command::Streams { null, stdout, stderr }, &write)
+            }
+            sys::Forked::Parent(pid) => Ok((pid, read, signals)),
+        }
+    });
+    // Whatever became of the child, our copies of its streams are closed from here on, so that their end is seen.
+    let (pid, read, signals) = match child {
+        Ok(child) => child,
+        Err(failure) => return tell(&Report::Failed(failure)).and(Err(())),
+    };
+    drop(sys::drop_capabilities());
+    match command::outcome(read) {
+        None => tell(&Report::Started)?,
+        Some(report) => return tell(&report).and(Err(())),
+    }
+    let ending = watch(pid, &channel, &signals).map_err(drop)?;
+    // Nothing survives the command: its children are killed and reaped here, before we answer.
+    let mut leftovers = 0;
+    if sys::kill(-1, libc::SIGKILL).is_ok() {
+        while let Ok(Some(_)) = sys::wait(-1, true) {
+            leftovers += 1;
+        }
+    }
+    tell(&Report::Ended { ending, leftovers })
+}
+
+fn prepare(plan: &Plan, channel: &OwnedFd, root: OwnedFd) -> Result<(), Failure> {
+    let signal = libc::c_ulong::from(libc::SIGKILL.unsigned_abs());
+    sys::prctl(libc::PR_SET_PDEATHSIG, signal).at(Step::Fork, "death signal")?;
+    drop(sys::set_name(c"init"));
+    // The launcher puts us into the control group first, so that all that follows is counted. If it is gone, or
+    // changes its mind, its end of the socket closes.
+    match channel::receive(channel.as_fd()).at(Step::Channel, "wait for the launcher")? {
+        Some((bytes, _)) if Order::decode(&bytes) == Some(Order::Go) => {}
+        _ => return Err(Failure::new(Step::Channel, "launcher gone", &io::Error::from(rustix::io::Errno::PIPE))),
+    }
+    if plan.uses(Layer::Cgroup) {
+        // Only now: the group we are in becomes the root of what the check sees (cgroup_namespaces(7)).
+        sys::unshare(libc::CLONE_NEWCGROUP).at(Step::CgroupNamespace, "")?;
+    }
+    mounts::mount_proc(root.as_fd())?;
+    mounts::enter(root.as_fd())
+}
+
+/// Reaps whatever ends and forwards what the launcher orders, until the command's first process ends.
+pub(super) fn watch(command: i32, channel: &OwnedFd, signals: &OwnedFd) -> io::Result<Result<i32, i32>> {
+    loop {
+        while let Some(waited) = sys::wait(-1, false)? {
+            if waited.pid == command {
+                return Ok(waited.ending);
+            }
+        }
+        let mut fds = [PollFd::new(signals, PollFlags::IN), PollFd::new(channel, PollFlags::IN)];
+        match poll(&mut fds, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let (child, order) = (!fds[0].revents().is_empty(), !fds[1].revents().is_empty());
+        if child {
+            while sys::take_signal(signals.as_fd())?.is_some() {}
+        }
+        if order {
+            match channel::receive(channel.as_fd())? {
+                Some((bytes, _)) => {
+                    if let Some(Order::Signal(signal)) = Order::decode(&bytes) {
+                        // The command leads its own session and group, which bear its number.
+                        drop(sys::kill(-command, signal));
+                    }
+                }
+                // The launcher is gone: so are we, and with us the namespace.
+                None => return Err(rustix::io::Errno::PIPE.into()),
+            }
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! The launcher's side of a run: starts the supervisor, moves the init process into its control group, reads the
+//! check's output, keeps the deadline, and says what was seen. The only file that starts a sandbox.
+#![forbid(unsafe_code)]
+
+use crate::model::event::{Event, Sink, Stream};
+use crate::model::layer::{Enforcement, Level};
+use crate::model::outcome::{Ending, Observation, Stop, Usage};
+use crate::sandbox::cgroup::Group;
+use crate::sandbox::channel::{self, Channels};
+use crate::sandbox::plan::Plan;
+use crate::sandbox::wire::{At, Failure, Order, Report, Step};
+use crate::sandbox::{SandboxError, bare, supervisor, sys};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Signal, pidfd_send_signal};
+use std::io;
+use std::time::{Duration, Instant};
+
+/// How long a command that was told to end may take to do so before it is killed.
+const GRACE: Duration = Duration::from_secs(2);
+/// How long output is waited for once every process of the run is gone; there is normally nothing to wait for.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// Signals that a caller may send to checkrun, as a descriptor; blocked for as long as this lives.
+#[derive(Debug)]
+pub struct Interrupts {
+    signals: OwnedFd,
+}
+
+impl Interrupts {
+    /// Blocks SIGINT, SIGTERM and SIGHUP in this thread and takes them from here on.
+    ///
+    /// # Errors
+    /// What sigprocmask(2) or signalfd(2) says.
+    pub fn take_over() -> io::Result<Self> {
+        let signals = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+        sys::block_signals(&[&signals[..], &[libc::SIGCHLD]].concat())?;
+        Ok(Self { signals: sys::signal_descriptor(&signals)? })
+    }
+
+    /// The signal that is pending, if there is one.
+    #[must_use]
+    pub fn pending(&self) -> Option<i32> {
+        sys::take_signal(self.signals.as_fd()).ok().flatten()
+    }
+}
+
+/// One run in progress. Dropped early, it kills the sandbox and reaps the supervisor.
+struct Run<'a> {
+    plan: &'a Plan,
+    supervisor: i32,
+    /// Until it is waited for.
+    alive: bool,
+    from_supervisor: Option<OwnedFd>,
+    init: Option<OwnedFd>,
+    init_pidfd: Option<OwnedFd>,
+    stdout: Option<OwnedFd>,
+    stderr: Option<OwnedFd>,
+    group: Option<Group>,
+    started: Instant,
+    deadline: Option<Instant>,
+    stop: Option<Stop>,
+    ending: Option<Ending>,
+    leftovers: u32,
+    usage: Option<Usage>,
+    full: bool,
+    printed: u64,
+    failure: Option<Failure>,
+}
+
+/// Runs a plan to its end. The check's output goes to `sink` as it comes.
+///
+/// # Errors
+/// Where the sandbox could not be built as planned; never for what the check does.
+pub fn run(plan: &Plan, interrupts: &Interrupts, sink: &mut dyn Sink) -> Result<Observation, SandboxError> {
+    let mut run = Run::start(plan)?;
+    run.attend(interrupts, sink)?;
+    run.finish()
+}
+
+impl<'a> Run<'a> {
+    fn start(plan: &'a Plan) -> Result<Self, SandboxError> {
+        let name = format!("checkrun-{}-{}", std::process::id(), unique());
+        let group = Group::create(&plan.cgroup, &plan.limits, &name).map_err(SandboxError::Cgroup)?;
+        let pipe = || pipe_with(PipeFlags::CLOEXEC).at(Step::Channel, "pipe");
+        let ((stdout, stdout_end), (stderr, stderr_end)) = (pipe()?, pipe()?);
+        let pair = || channel::pair().at(Step::Channel, "socket");
+        let ((from_supervisor, launcher), (init, init_end)) = (pair()?, pair()?);
+        let null = std::fs::File::open("/dev/null").at(Step::Channel, "/dev/null")?.into();
+        let channels = Channels { launcher, init: init_end, stdout: stdout_end, stderr: stderr_end, null };
+        let own = i32::try_from(std::process::id()).unwrap_or(0);
+        let started = Instant::now();
+        let supervisor = match sys::fork().at(Step::Fork, "supervisor")? {
+            sys::Forked::Child => match plan.level {
+                Level::Full => supervisor::run(plan, channels, own),
+                Level::Landlock => bare::run(plan, channels, own),
+            },
+            sys::Forked::Parent(pid) => pid,
+        };
+        Ok(Self {
+            plan,
+            supervisor,
+            alive: true,
+            from_supervisor: Some(from_supervisor),
+            init: Some(init),
+            init_pidfd: None,
+            stdout: Some(stdout),
+            stderr: Some(stderr),
+            group,
+            started,
+            deadline: None,
+            stop: None,
+            ending: None,
+            leftovers: 0,
+            usage: None,
+            full: false,
+            printed: 0,
+            failure: None,
+        })
+    }
+
+    /// Until the supervisor is gone and both streams are at their end.
+    fn attend(&mut self, interrupts: &Interrupts, sink: &mut dyn Sink) -> Result<(), SandboxError> {
+        let mut buffer = vec![0_u8; 64 * 1024];
+        let timeout = self.started.checked_add(self.plan.limits.timeout);
+        let mut drained_by = None;
+        loop {
+            let streams = self.stdout.is_some() || self.stderr.is_some();
+            if self.from_supervisor.is_none() && !streams {
+                return Ok(());
+            }
+            if self.from_supervisor.is_none() {
+                let by = *drained_by.get_or_insert_with(|| Instant::now() + DRAIN);
+                if Instant::now() >= by {
+                    return Ok(());
+                }
+            }
+            let next = [self.deadline, timeout.filter(|_| self.stop.is_none()), drained_by].into_iter().flatten().min();
+            let ready = self.wait_for_something(interrupts, next)?;
+            if ready.signal
+                && let Some(signal) = interrupts.pending()
+            {
+                self.interrupt(signal);
+            }
+            if ready.alarm {
+                self.check_memory();
+            }
+            for (stream, is_ready) in [(Stream::Stdout, ready.stdout), (Stream::Stderr, ready.stderr)] {
+                if is_ready {
+                    self.read(stream, &mut buffer, sink);
+                }
+            }
+            if ready.init {
+                self.hear_init(sink)?;
+            }
+            if ready.supervisor {
+                self.hear_supervisor()?;
+            }
+            self.keep_time(timeout);
+        }
+    }
+
+    fn wait_for_something(&self, interrupts: &Interrupts, until: Option<Instant>) -> Result<Ready, SandboxError> {
+        let alarm = self.group.as_ref().and_then(|group| group.alarm.as_ref());
+        let sources: [(Option<BorrowedFd<'_>>, PollFlags); 6] = [
+            (Some(interrupts.signals.as_fd()), PollFlags::IN),
+            // The events file of a control group signals a change by POLLPRI (cgroups(7)); an eventfd by POLLIN.
+            (alarm.map(AsFd::as_fd), PollFlags::IN | PollFlags::PRI),
+            (self.stdout.as_ref().map(AsFd::as_fd), PollFlags::IN),
+            (self.stderr.as_ref().map(AsFd::as_fd), PollFlags::IN),
+            (self.init.as_ref().map(AsFd::as_fd), PollFlags::IN),
+            (self.from_supervisor.as_ref().map(AsFd::as_fd), PollFlags::IN),
+        ];
+        let mut at = [None; 6];
+        let mut fds = Vec::with_capacity(6);
+        for (index, (fd, flags)) in sources.iter().enumerate() {
+            // A regular file is always readable, so only the urgent flag says anything of the events file.
+            let flags = if index == 1 && self.plan.cgroup_is_unified() { PollFlags::PRI } else { *flags };
+            if let Some(fd) = fd {
+                at[index] = Some(fds.len());
+                fds.push(PollFd::from_borrowed_fd(*fd, flags));
+            }
+        }
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let timeout = left.map(|left| Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(left.subsec_nanos()),
+        });
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(SandboxError::from(Failure::new(Step::Channel, "poll", &error.into()))),
+        }
+        let is = |index: usize| at[index].is_some_and(|at| !fds[at].revents().is_empty());
+        Ok(Ready { signal: is(0), alarm: is(1), stdout: is(2), stderr: is(3), init: is(4), supervisor: is(5) })
+    }
+
+    fn read(&mut self, stream: Stream, buffer: &mut [u8], sink: &mut dyn Sink) {
+        let slot = if stream == Stream::Stdout { &mut self.stdout } else { &mut self.stderr };
+        let Some(fd) = slot else { return };
+        let read = match rustix::io::read(&*fd, &mut *buffer) {
+            Ok(0) | Err(_) => {
+                *slot = None;
+                return;
+            }
+            Ok(read) => read,
+        };
+        let room = self.plan.limits.output.0.saturating_sub(self.printed);
+        let kept = usize::try_from(room).map_or(read, |room| room.min(read));
+        self.printed += u64::try_from(kept).unwrap_or(0);
+        if kept > 0 {
+            sink.event(Event::Output(stream, &buffer[..kept]));
+        }
+        if kept < read && self.stop.is_none() {
+            self.stop = Some(Stop::Output);
+            self.kill();
+        }
+    }
+
+    fn hear_init(&mut self, sink: &mut dyn Sink) -> Result<(), SandboxError> {
+        let Some(socket) = &self.init else { return Ok(()) };
+        let message = channel::receive(socket.as_fd()).at(Step::Channel, "init")?;
+        match message.and_then(|(bytes, _)| Report::decode(&bytes)) {
+            Some(Report::Started) => sink.event(Event::Started),
+            Some(Report::NotExecuted(errno)) => self.ending = Some(Ending::NotExecuted(errno)),
+            Some(Report::Ended { ending, leftovers }) => {
+                self.ending = Some(ending.map_or_else(Ending::Signalled, Ending::Exited));
+                self.leftovers = leftovers;
+            }
+            Some(Report::Failed(failure)) => self.failure = Some(failure),
+            Some(Report::Init(_) | Report::Usage { .. }) => {}
+            None => self.init = None,
+        }
+        Ok(())
+    }
+
+    fn hear_supervisor(&mut self) -> Result<(), SandboxError> {
+        let Some(socket) = &self.from_supervisor else { return Ok(()) };
+        let Some((bytes, along)) = channel::receive(socket.as_fd()).at(Step::Channel, "supervisor")? else {
+            self.from_supervisor = None;
+            return Ok(());
+        };
+        match Report::decode(&bytes) {
+            Some(Report::Init(pid)) => {
+                self.init_pidfd = along;
+                if let Some(group) = &self.group {
+                    group.add(pid).map_err(SandboxError::Cgroup)?;
+                }
+                if let Some(init) = &self.init {
+                    channel::send(init, &Order::Go.encode(), None).at(Step::Channel, "init")?;
+                }
+            }
+            Some(Report::Failed(failure)) => self.failure = Some(failure),
+            Some(Report::Usage { user_us, sys_us, max_rss_kib, written_bytes, full }) => {
+                let secs = |us: u64| Duration::from_micros(us).as_secs_f64();
+                let rss = max_rss_kib.saturating_mul(1024);
+                self.full = full;
+                self.usage = Some(Usage {
+                    user_secs: secs(user_us),
+                    sys_secs: secs(sys_us),
+                    max_rss_bytes: self.group.as_ref().and_then(Group::peak_memory).unwrap_or(rss),
+                    written_bytes,
+                });
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn interrupt(&mut self, signal: i32) {
+        if matches!(self.stop, Some(Stop::Interrupt(_))) {
+            // Asked twice: no more grace.
+            self.kill();
+        } else {
+            self.stop = Some(Stop::Interrupt(signal));
+            self.ask_to_end(signal);
+        }
+    }
+
+    fn check_memory(&mut self) {
+        if self.stop.is_none() && self.group.as_ref().is_some_and(Group::is_out_of_memory) {
+            self.stop = Some(Stop::Memory);
+            self.kill();
+        }
+    }
+
+    fn keep_time(&mut self, timeout: Option<Instant>) {
+        let now = Instant::now();
+        if self.deadline.is_some_and(|at| now >= at) {
+            self.deadline = None;
+            self.kill();
+        }
+        if self.stop.is_none() && self.ending.is_none() && timeout.is_some_and(|at| now >= at) {
+            self.stop = Some(Stop::Timeout);
+            self.ask_to_end(libc::SIGTERM);
+        }
+    }
+
+    /// Passes a signal on to the command's process group and sets the time of the kill.
+    fn ask_to_end(&mut self, signal: i32) {
+        if let Some(init) = &self.init {
+            let _ = channel::send(init, &Order::Signal(signal).encode(), None);
+        }
+        self.deadline = Instant::now().checked_add(GRACE);
+    }
+
+    /// Kills the init process, with which the kernel kills every process of the namespace (pid_namespaces(7)).
+    fn kill(&self) {
+        match &self.init_pidfd {
+            Some(pidfd) => drop(pidfd_send_signal(pidfd, Signal::KILL)),
+            None => drop(sys::kill(self.supervisor, libc::SIGKILL)),
+        }
+    }
+
+    fn finish(mut self) -> Result<Observation, SandboxError> {
+        self.reap();
+        if let Some(failure) = self.failure.take() {
+            return Err(failure.into());
+        }
+        let group = self.group.as_ref();
+        if self.ending.is_none() && self.stop.is_none() && self.usage.is_none() {
+            return Err(SandboxError::Lost);
+        }
+        Ok(Observation {
+            ending: self.ending,
+            stop: self.stop,
+            pids_hit: group.is_some_and(Group::ran_out_of_pids),
+            disk_hit: self.full,
+            oom_hit: group.is_some_and(Group::ran_out_of_memory),
+            leftovers: self.leftovers,
+            secs: self.started.elapsed().as_secs_f64(),
+            usage: self.usage.unwrap_or_default(),
+            enforcement: Enforcement { level: self.plan.level, layers: self.plan.layers.clone() },
+        })
+    }
+
+    fn reap(&mut self) {
+        if std::mem::take(&mut self.alive) {
+            drop(sys::wait(self.supervisor, true));
+        }
+    }
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        if self.alive {
+            self.kill();
+            // The supervisor may not have come as far as an init process; its death takes that one along.
+            drop(sys::kill(self.supervisor, libc::SIGKILL));
+            self.reap();
+        }
+    }
+}
+
+/// What is ready to be dealt with.
+struct Ready {
+    signal: bool,
+    alarm: bool,
+    stdout: bool,
+    stderr: bool,
+    init: bool,
+    supervisor: bool,
+}
+
+/// Distinguishes the runs of one process.
+fn unique() -> u64 {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}

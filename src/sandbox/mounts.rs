@@ -1,0 +1,372 @@
+//! The check's file system: an empty root to which everything is added on purpose, by descriptor, so that no path
+//! is resolved twice and no symbolic link is followed. Which paths are shown is the plan's business.
+#![forbid(unsafe_code)]
+
+use crate::model::runner::Bind;
+use crate::sandbox::plan::{Plan, TreeStyle};
+use crate::sandbox::wire::{At, Failure, Step};
+use crate::sandbox::{etc, place, sys};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, fsconfig_create,
+    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
+};
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+
+const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+const PLAIN: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
+
+/// Device nodes that are shown: name, major, minor (Documentation/admin-guide/devices.txt in the kernel's source).
+const DEVICES: [(&str, u32, u32); 6] =
+    [("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)];
+
+/// A host path, opened.
+enum Shown {
+    /// A detached copy of its mount.
+    Mount(OwnedFd, FileType),
+    /// It is a symbolic link: the same link is made inside.
+    Link(PathBuf),
+    /// The host lacks it.
+    Absent,
+}
+
+/// Everything of the host that goes into the sandbox, opened.
+pub(super) struct Sources {
+    tree: OwnedFd,
+    binds: Vec<(Bind, Shown)>,
+    devices: Vec<(&'static str, OwnedFd)>,
+}
+
+/// Opens all host paths. Needs CAP_SYS_ADMIN over the mount namespace it runs in.
+pub(super) fn open_sources(plan: &Plan) -> Result<Sources, Failure> {
+    let tree = clone_mount(&plan.tree, true).at(Step::Source, plan.tree.to_string_lossy())?;
+    sys::set_mount_attributes(tree.as_fd(), READ_ONLY, true).at(Step::Source, plan.tree.to_string_lossy())?;
+    let mut binds = Vec::with_capacity(plan.binds.len());
+    for bind in &plan.binds {
+        let shown = open_shown(&bind.host).at(Step::Source, bind.host.to_string_lossy())?;
+        binds.push((bind.clone(), shown));
+    }
+    let mut devices = Vec::with_capacity(DEVICES.len());
+    for (name, major, minor) in DEVICES {
+        let path = Path::new("/dev").join(name);
+        let fd = clone_mount(&path, false).at(Step::Devices, path.to_string_lossy())?;
+        let stat = rustix::fs::fstat(&fd).at(Step::Devices, path.to_string_lossy())?;
+        let right = FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice
+            && (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev)) == (major, minor);
+        if !right {
+            let wrong = io::Error::from(rustix::io::Errno::NODEV);
+            return Err(Failure::new(Step::Devices, path.to_string_lossy(), &wrong));
+        }
+        let bits = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
+        sys::set_mount_attributes(fd.as_fd(), bits, false).at(Step::Devices, path.to_string_lossy())?;
+        devices.push((name, fd));
+    }
+    Ok(Sources { tree, binds, devices })
+}
+
+fn clone_mount(path: &Path, recursive: bool) -> rustix::io::Result<OwnedFd> {
+    let mut flags =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
+    if recursive {
+        // A plain copy would leave out what is mounted beneath, /usr/local on a disk of its own, say.
+        flags |= OpenTreeFlags::AT_RECURSIVE;
+    }
+    open_tree(CWD, path, flags)
+}
+
+fn open_shown(path: &Path) -> io::Result<Shown> {
+    let stat = match rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => stat,
+        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return Ok(Shown::Absent),
+        Err(error) => return Err(error.into()),
+    };
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Symlink => Ok(Shown::Link(std::fs::read_link(path)?)),
+        kind @ (FileType::Directory | FileType::RegularFile) => {
+            let mount = clone_mount(path, kind == FileType::Directory)?;
+            sys::set_mount_attributes(mount.as_fd(), READ_ONLY, true)?;
+            Ok(Shown::Mount(mount, kind))
+        }
+        // Sockets, pipes and devices of the host are never shown: they reach out of the sandbox.
+        _ => Err(rustix::io::Errno::OPNOTSUPP.into()),
+    }
+}
+
+/// The root under construction.
+pub(super) struct Root {
+    /// The root folder.
+    pub(super) fd: OwnedFd,
+    /// The file system that holds all that the check writes.
+    pub(super) scratch: OwnedFd,
+}
+
+/// Builds all but /proc, which only a process of the new PID namespace can mount.
+pub(super) fn build(plan: &Plan, sources: Sources) -> Result<Root, Failure> {
+    let root = new_tmpfs("16m", "0755").at(Step::Root, "")?;
+    // Where it hangs until the root is switched does not matter; /tmp may be missing in a bare container.
+    let attach = |place| {
+        move_mount(root.as_fd(), "", CWD, place, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+    };
+    attach("/tmp").or_else(|_| attach("/")).at(Step::Root, "")?;
+    for folder in ["src", "home", "home/check", "tmp", "dev", "dev/pts", "dev/shm", "proc", "etc", "run", "var", ".scratch"] {
+        rustix::fs::mkdirat(&root, folder, Mode::from_raw_mode(0o755)).at(Step::Root, folder)?;
+    }
+    rustix::fs::symlinkat("../tmp", &root, "var/tmp").at(Step::Root, "var/tmp")?;
+    rustix::fs::symlinkat("../run", &root, "var/run").at(Step::Root, "var/run")?;
+    make_etc(root.as_fd())?;
+    make_devices(root.as_fd(), sources.devices)?;
+    for (bind, shown) in sources.binds {
+        show(root.as_fd(), &bind.inside, shown).map_err(|error| {
+            Failure::new(Step::Show, bind.inside.to_string_lossy(), &error)
+        })?;
+    }
+    let scratch = writable_places(plan, root.as_fd(), sources.tree)?;
+    sys::set_mount_attributes(root.as_fd(), libc::MOUNT_ATTR_RDONLY, false).at(Step::Root, "")?;
+    Ok(Root { fd: root, scratch })
+}
+
+fn new_tmpfs(size: &str, mode: &str) -> rustix::io::Result<OwnedFd> {
+    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_set_string(context.as_fd(), "size", size)?;
+    fsconfig_set_string(context.as_fd(), "mode", mode)?;
+    fsconfig_create(context.as_fd())?;
+    fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, PLAIN)
+}
+
+fn make_etc(root: BorrowedFd<'_>) -> Result<(), Failure> {
+    let etc = place::folder(root, Path::new("etc"), false).at(Step::Etc, "")?;
+    for (name, text) in etc::FILES {
+        place::write_file(etc.as_fd(), name, text.as_bytes()).at(Step::Etc, name)?;
+    }
+    for (name, target) in etc::LINKS {
+        rustix::fs::symlinkat(target, &etc, name).at(Step::Etc, name)?;
+    }
+    Ok(())
+}
+
+fn make_devices(root: BorrowedFd<'_>, devices: Vec<(&'static str, OwnedFd)>) -> Result<(), Failure> {
+    let dev = place::folder(root, Path::new("dev"), false).at(Step::Devices, "")?;
+    for (name, device) in devices {
+        place::write_file(dev.as_fd(), name, b"").at(Step::Devices, name)?;
+        move_mount(device.as_fd(), "", dev.as_fd(), name, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+            .at(Step::Devices, name)?;
+    }
+    for (name, target) in [
+        ("fd", "/proc/self/fd"),
+        ("stdin", "/proc/self/fd/0"),
+        ("stdout", "/proc/self/fd/1"),
+        ("stderr", "/proc/self/fd/2"),
+        ("ptmx", "pts/ptmx"),
+    ] {
+        rustix::fs::symlinkat(target, &dev, name).at(Step::Devices, name)?;
+    }
+    let context = fsopen("devpts", FsOpenFlags::FSOPEN_CLOEXEC).at(Step::Devices, "pts")?;
+    // A new instance is what a user namespace always gets; saying so keeps old kernels from sharing the host's.
+    fsconfig_set_flag(context.as_fd(), "newinstance").at(Step::Devices, "pts")?;
+    fsconfig_set_string(context.as_fd(), "ptmxmode", "0666").at(Step::Devices, "pts")?;
+    fsconfig_set_string(context.as_fd(), "mode", "0620").at(Step::Devices, "pts")?;
+    fsconfig_create(context.as_fd()).at(Step::Devices, "pts")?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    let pts = fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes).at(Step::Devices, "pts")?;
+    move_mount(pts.as_fd(), "", dev.as_fd(), "pts", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).at(Step::Devices, "pts")
+}
+
+/// Puts one host path to its place. What an earlier one already shows there stays.
+fn show(root: BorrowedFd<'_>, inside: &Path, shown: Shown) -> io::Result<()> {
+    let relative = inside.strip_prefix("/").unwrap_or(inside);
+    let (Some(parent), Some(name)) = (relative.parent(), relative.file_name()) else {
+        return Err(rustix::io::Errno::INVAL.into());
+    };
+    if matches!(shown, Shown::Absent) {
+        return Ok(());
+    }
+    let parent = match place::folder(root, parent, true) {
+        Ok(parent) => parent,
+        // Its parent is a link, to a place that the link's own target shows: /bin/x where /bin is usr/bin.
+        Err(error) if error.raw_os_error() == Some(libc::ELOOP) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    match shown {
+        Shown::Absent => Ok(()),
+        Shown::Link(target) => match rustix::fs::symlinkat(&target, &parent, name) {
+            Ok(()) | Err(rustix::io::Errno::EXIST | rustix::io::Errno::ROFS) => Ok(()),
+            Err(error) => Err(error.into()),
+        },
+        Shown::Mount(mount, kind) => {
+            make_mount_point(parent.as_fd(), name, kind)?;
+            let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+            move_mount(mount.as_fd(), "", parent.as_fd(), name, flags).map_err(Into::into)
+        }
+    }
+}
+
+fn make_mount_point(parent: BorrowedFd<'_>, name: &OsStr, kind: FileType) -> io::Result<()> {
+    let made = if kind == FileType::Directory {
+        rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o755))
+    } else {
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::WRONLY;
+        rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(0o644)).map(drop)
+    };
+    match made {
+        // Already there in a folder that is shown read-only: mounting over it needs no writing.
+        Ok(()) | Err(rustix::io::Errno::EXIST | rustix::io::Errno::ROFS) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Makes the four places that a check may write to, all on one file system of limited size, and puts the tree into
+/// the first.
+fn writable_places(plan: &Plan, root: BorrowedFd<'_>, tree: OwnedFd) -> Result<OwnedFd, Failure> {
+    let size = plan.limits.disk.0.to_string();
+    let scratch = new_tmpfs(&size, "0755").at(Step::Scratch, "")?;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    move_mount(scratch.as_fd(), "", root, ".scratch", flags).at(Step::Scratch, "")?;
+    for (name, mode) in [("src", 0o755), ("work", 0o755), ("home", 0o755), ("tmp", 0o1777), ("shm", 0o1777)] {
+        rustix::fs::mkdirat(&scratch, name, Mode::from_raw_mode(mode)).at(Step::Scratch, name)?;
+        // mkdir(2) does not set the sticky bit on every system and the umask cuts the mode, so it is said again.
+        rustix::fs::chmodat(&scratch, name, Mode::from_raw_mode(mode), AtFlags::empty()).at(Step::Scratch, name)?;
+    }
+    match plan.style {
+        // An overlay may be refused over the file system that the layer lies on; a copy never is.
+        TreeStyle::Overlay => mount_overlay(root, scratch.as_fd(), &tree)
+            .or_else(|_| copy_in(root, scratch.as_fd(), &tree))
+            .at(Step::Tree, "overlay, then copy")?,
+        TreeStyle::Copy => copy_in(root, scratch.as_fd(), &tree).at(Step::Tree, "copy")?,
+    }
+    for (part, at) in [("home", "home/check"), ("tmp", "tmp"), ("shm", "dev/shm")] {
+        attach_part(scratch.as_fd(), part, root, at).at(Step::Scratch, at)?;
+    }
+    // The parts above keep the file system; its own root, with the overlay's work folder, goes out of sight.
+    rustix::mount::unmount(descriptor_path(scratch.as_fd()), UnmountFlags::DETACH).at(Step::Scratch, "detach")?;
+    rustix::fs::unlinkat(root, ".scratch", AtFlags::REMOVEDIR).at(Step::Scratch, "remove")?;
+    Ok(scratch)
+}
+
+/// A path that names an open descriptor, for calls that take only paths. Resolved by the kernel without a look at
+/// any name (proc(5), magic links).
+fn descriptor_path(fd: BorrowedFd<'_>) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
+}
+
+fn attach_part(from: BorrowedFd<'_>, part: &str, root: BorrowedFd<'_>, at: &str) -> rustix::io::Result<()> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let mount = open_tree(from, part, flags)?;
+    move_mount(mount.as_fd(), "", root, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+}
+
+fn copy_in(root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, layer: &OwnedFd) -> io::Result<()> {
+    let target = place::folder(scratch, Path::new("src"), false)?;
+    place::copy_tree(layer.as_fd(), target.as_fd())?;
+    attach_part(scratch, "src", root, "src").map_err(Into::into)
+}
+
+fn mount_overlay(root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, layer: &OwnedFd) -> io::Result<()> {
+    // The kernel takes a lower folder only from this mount namespace (fs/namespace.c, clone_private_mount), so the
+    // detached copy is attached for the moment; the overlay then holds its own.
+    move_mount(layer.as_fd(), "", root, "src", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+    let mounted = overlay_over(root, scratch, layer);
+    if mounted.is_err() {
+        let _ = rustix::mount::unmount(descriptor_path(layer.as_fd()), UnmountFlags::DETACH);
+    }
+    mounted
+}
+
+fn overlay_over(root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, layer: &OwnedFd) -> io::Result<()> {
+    let folder = |name: &str| {
+        rustix::fs::openat(scratch, name, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+    };
+    let (upper, work) = (folder("src")?, folder("work")?);
+    // The upper folder's times and mode are those of the tree's root inside.
+    let stat = rustix::fs::fstat(layer)?;
+    place::set_times(scratch, OsStr::new("src"), &stat)?;
+    let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_set_string(context.as_fd(), "source", "tree")?;
+    fsconfig_set_string(context.as_fd(), "lowerdir", descriptor_path(layer.as_fd()))?;
+    fsconfig_set_string(context.as_fd(), "upperdir", descriptor_path(upper.as_fd()))?;
+    fsconfig_set_string(context.as_fd(), "workdir", descriptor_path(work.as_fd()))?;
+    fsconfig_set_flag(context.as_fd(), "userxattr")?;
+    fsconfig_create(context.as_fd())?;
+    let mount = fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, PLAIN)?;
+    rustix::mount::unmount(descriptor_path(layer.as_fd()), UnmountFlags::DETACH)?;
+    move_mount(mount.as_fd(), "", root, "src", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+    Ok(())
+}
+
+/// Mounts a /proc of the PID namespace that the caller is in. A kernel refuses that where its own /proc is partly
+/// covered, as in many containers; then only the part about processes is shown (proc(5), `subset=pid`, Linux 5.8).
+pub(super) fn mount_proc(root: BorrowedFd<'_>) -> Result<(), Failure> {
+    let (mount, _) = new_proc().at(Step::Proc, "")?;
+    move_mount(mount.as_fd(), "", root, "proc", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).at(Step::Proc, "")
+}
+
+fn new_proc() -> rustix::io::Result<(OwnedFd, bool)> {
+    let attempt = |subset: bool| -> rustix::io::Result<OwnedFd> {
+        let context = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        if subset {
+            fsconfig_set_string(context.as_fd(), "subset", "pid")?;
+        }
+        fsconfig_create(context.as_fd())?;
+        fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, PLAIN | MountAttrFlags::MOUNT_ATTR_NOEXEC)
+    };
+    match attempt(false) {
+        Ok(mount) => Ok((mount, true)),
+        Err(first) => attempt(true).map(|mount| (mount, false)).map_err(|_| first),
+    }
+}
+
+/// Tries to make a /proc, for `probe`; true where all of it can be had.
+pub(super) fn try_proc() -> rustix::io::Result<bool> {
+    new_proc().map(|(_, whole)| whole)
+}
+
+/// Tries what a run does with mounts, for `probe`: a temporary file system, then an overlay that is written through,
+/// locked and read back. The namespace is thrown away afterwards.
+pub(super) fn try_mounts() -> (rustix::io::Result<()>, Result<(), String>) {
+    let root = match new_tmpfs("16m", "0755") {
+        Ok(root) => root,
+        Err(error) => return (Err(error), Err("no temporary file system".to_owned())),
+    };
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    let attached = move_mount(root.as_fd(), "", CWD, "/tmp", flags)
+        .or_else(|_| move_mount(root.as_fd(), "", CWD, "/", flags));
+    if let Err(error) = attached {
+        return (Err(error), Err("nothing can be mounted".to_owned()));
+    }
+    (Ok(()), try_overlay(root.as_fd()).map_err(|error| error.to_string()))
+}
+
+fn try_overlay(root: BorrowedFd<'_>) -> io::Result<()> {
+    for folder in ["src", "layer", "layer/a", ".scratch"] {
+        rustix::fs::mkdirat(root, folder, Mode::from_raw_mode(0o755))?;
+    }
+    let layer_folder = place::folder(root, Path::new("layer/a"), false)?;
+    place::write_file(layer_folder.as_fd(), "file", b"below")?;
+    let scratch = new_tmpfs("1m", "0755")?;
+    move_mount(scratch.as_fd(), "", root, ".scratch", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+    for folder in ["src", "work"] {
+        rustix::fs::mkdirat(&scratch, folder, Mode::from_raw_mode(0o755))?;
+    }
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let layer = open_tree(root, "layer", flags)?;
+    mount_overlay(root, scratch.as_fd(), &layer)?;
+    let folder = place::folder(root, Path::new("src/a"), false)?;
+    let file = rustix::fs::openat(&folder, "file", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
+    rustix::io::write(&file, b"above")?;
+    rustix::fs::renameat(&folder, "file", &folder, "renamed")?;
+    rustix::fs::unlinkat(&folder, "renamed", AtFlags::empty())?;
+    rustix::fs::unlinkat(root, "src/a", AtFlags::REMOVEDIR)?;
+    Ok(())
+}
+
+/// Makes `root` the root of this mount namespace and lets go of the old one (pivot_root(2), the case of one folder
+/// for both arguments).
+pub(super) fn enter(root: BorrowedFd<'_>) -> Result<(), Failure> {
+    rustix::process::fchdir(root).at(Step::Pivot, "")?;
+    rustix::process::pivot_root(".", ".").at(Step::Pivot, "")?;
+    rustix::mount::unmount(".", UnmountFlags::DETACH).at(Step::Pivot, "detach the old root")?;
+    rustix::process::chdir("/").at(Step::Pivot, "/")
+}

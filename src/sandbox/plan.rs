@@ -1,0 +1,219 @@
+//! What is to be built for one run, decided in full before anything is started: no system call, no look at the
+//! machine. A plan is made from an action, what the machine was found to offer, and where the tree was laid out.
+#![forbid(unsafe_code)]
+
+use crate::model::check::Action;
+use crate::model::layer::{Layer, LayerState, Level, Need};
+use crate::model::policy::{Aslr, Clock, GitView, Limits, Network, Policy};
+use crate::model::runner::Bind;
+use crate::sandbox::SandboxError;
+use crate::sandbox::CgroupKind;
+use crate::sandbox::probe::Abilities;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The user and group that the check runs as inside.
+pub const CHECK_UID: u32 = 1000;
+/// Where the tree is inside.
+pub const TREE_PLACE: &str = "/src";
+/// The check's home inside.
+pub const HOME_PLACE: &str = "/home/check";
+/// Folders searched for programs, after those of the toolchain.
+pub const SYSTEM_PATH: [&str; 6] =
+    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+
+/// Who the check is on the host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HostUser {
+    /// The host's number for the check's user; never 0.
+    pub uid: u32,
+    /// The host's number for the check's group.
+    pub gid: u32,
+    /// True where this differs from the caller, who must then be privileged.
+    pub switch: bool,
+}
+
+/// How the tree gets to its place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TreeStyle {
+    /// A writable overlay over the layer.
+    Overlay,
+    /// Copied file by file into the run's own temporary file system.
+    Copy,
+}
+
+/// Everything a run needs to know.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The level that is in force.
+    pub level: Level,
+    /// The state each layer will have if all goes as planned; the record is made from this.
+    pub layers: BTreeMap<Layer, LayerState>,
+    /// The network.
+    pub network: Network,
+    /// The layer of the tree on the host; never written to.
+    pub tree: PathBuf,
+    /// How it gets to its place.
+    pub style: TreeStyle,
+    /// What of the host is shown read-only, sorted by place.
+    pub binds: Vec<Bind>,
+    /// Program and arguments.
+    pub argv: Vec<CString>,
+    /// The whole environment, `NAME=VALUE`.
+    pub env: Vec<CString>,
+    /// Folders searched for the program.
+    pub path: Vec<PathBuf>,
+    /// Folder below the tree that the command starts in.
+    pub cwd: PathBuf,
+    /// What it may use up.
+    pub limits: Limits,
+    /// Address randomisation.
+    pub aslr: Aslr,
+    /// The wall clock.
+    pub clock: Clock,
+    /// What of git it sees.
+    pub git: GitView,
+    /// Who it is on the host.
+    pub user: HostUser,
+    /// How memory, processes and processor time are limited.
+    pub cgroup: CgroupKind,
+    /// An empty folder of the run's own on the host; used at level `landlock` only.
+    pub scratch: PathBuf,
+}
+
+impl Plan {
+    /// True where the layer is to be used at all.
+    #[must_use]
+    pub fn uses(&self, layer: Layer) -> bool {
+        matches!(self.layers.get(&layer), Some(LayerState::Enforced | LayerState::Partial(_)))
+    }
+
+    /// True where limits are kept by the unified hierarchy.
+    #[must_use]
+    pub fn cgroup_is_unified(&self) -> bool {
+        matches!(self.cgroup, CgroupKind::V2 { .. })
+    }
+
+    /// Decides how `action` is run on a machine with `abilities`.
+    ///
+    /// # Errors
+    /// Where the policy requires what the machine lacks, or a text that a program start takes has a NUL in it.
+    pub fn new(action: &Action, abilities: &Abilities, tree: &Path, scratch: &Path) -> Result<Self, SandboxError> {
+        let layers = planned_layers(&action.policy, abilities)?;
+        let style = if abilities.overlay.is_ok() && action.policy.level == Level::Full {
+            TreeStyle::Overlay
+        } else {
+            TreeStyle::Copy
+        };
+        let mut path = action.runner.path.clone();
+        path.extend(SYSTEM_PATH.iter().map(PathBuf::from));
+        let text = |bytes: &[u8], what: &str| {
+            CString::new(bytes).map_err(|_| SandboxError::Nul { what: what.to_owned() })
+        };
+        let argv =
+            action.command.argv.iter().map(|word| text(word, "an argument")).collect::<Result<Vec<_>, _>>()?;
+        let mut env = Vec::new();
+        for (name, value) in environment(action, &path) {
+            env.push(text(&[&name[..], b"=", &value].concat(), "a variable")?);
+        }
+        Ok(Self {
+            level: action.policy.level,
+            layers,
+            network: action.policy.network,
+            tree: tree.to_path_buf(),
+            style,
+            binds: binds(action),
+            argv,
+            env,
+            path,
+            cwd: PathBuf::from(OsStr::from_bytes(&action.command.cwd)),
+            limits: action.policy.limits,
+            aslr: action.policy.aslr,
+            clock: action.policy.clock,
+            git: action.policy.git,
+            user: abilities.user,
+            cgroup: abilities.cgroup.clone(),
+            scratch: scratch.to_path_buf(),
+        })
+    }
+}
+
+/// The state each layer will have, from what the policy asks and the machine offers.
+///
+/// # Errors
+/// Names every layer that the policy requires and the machine lacks, with its remedy.
+pub fn planned_layers(
+    policy: &Policy,
+    abilities: &Abilities,
+) -> Result<BTreeMap<Layer, LayerState>, SandboxError> {
+    let mut states = BTreeMap::new();
+    let mut missing = Vec::new();
+    for layer in Layer::ALL {
+        let need = policy.layers.get(&layer).copied().unwrap_or(Need::Off);
+        let wanted = need != Need::Off && applies(policy, layer);
+        let state = if wanted { abilities.state(layer, policy.level) } else { LayerState::Off };
+        if let (Need::Require, LayerState::Unavailable(why)) = (need, &state) {
+            missing.push((layer, why.clone()));
+        }
+        states.insert(layer, state);
+    }
+    if missing.is_empty() { Ok(states) } else { Err(SandboxError::Missing { policy: policy.name.clone(), missing }) }
+}
+
+/// Whether a layer has any work to do under a policy: a limit that is not set is not enforced, a clock that is the
+/// host's is not fixed, and level `landlock` has no namespaces.
+fn applies(policy: &Policy, layer: Layer) -> bool {
+    let namespaces = policy.level == Level::Full;
+    match layer {
+        Layer::User | Layer::Mount | Layer::Pid | Layer::Ipc | Layer::Uts | Layer::Cgroup | Layer::Time => namespaces,
+        Layer::Net => policy.network == Network::Loopback,
+        Layer::Landlock | Layer::Seccomp | Layer::Disk => true,
+        Layer::Clock => policy.clock != Clock::Host,
+        Layer::Memory => policy.limits.memory.is_some(),
+        Layer::Pids => policy.limits.pids.is_some(),
+        Layer::Cpus => policy.limits.cpus_milli.is_some(),
+    }
+}
+
+/// Host paths to show: the policy's at their own places, then the runner's.
+fn binds(action: &Action) -> Vec<Bind> {
+    let own = action.policy.visible.iter().map(|it| Bind { host: it.path.clone(), inside: it.path.clone() });
+    let mut all: Vec<Bind> = own.chain(action.runner.binds.iter().cloned()).collect();
+    all.sort_by(|a, b| a.inside.cmp(&b.inside).then_with(|| a.host.cmp(&b.host)));
+    all.dedup();
+    all
+}
+
+/// The environment: fixed words, then the runner's, then what the caller passes in.
+fn environment(action: &Action, path: &[PathBuf]) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let full = action.policy.level == Level::Full;
+    let mut env: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+    let mut set = |name: &str, value: &[u8]| drop(env.insert(name.as_bytes().to_vec(), value.to_vec()));
+    set("USER", b"check");
+    set("LOGNAME", b"check");
+    set("SHELL", b"/bin/sh");
+    set("LANG", b"C.UTF-8");
+    set("LC_ALL", b"C.UTF-8");
+    set("TZ", b"UTC");
+    set("TERM", b"dumb");
+    set("NO_COLOR", b"1");
+    set("CI", b"1");
+    if full {
+        // At level `landlock` these lie in the run's own folder, whose name is not known yet.
+        set("HOME", HOME_PLACE.as_bytes());
+        set("TMPDIR", b"/tmp");
+    }
+    if let Clock::Fixed { start, .. } = action.policy.clock {
+        set("SOURCE_DATE_EPOCH", start.to_string().as_bytes());
+    }
+    let search: Vec<&[u8]> = path.iter().map(|folder| folder.as_os_str().as_bytes()).collect();
+    set("PATH", &search.join(&b':'));
+    for (name, value) in &action.runner.env {
+        set(name, value.as_bytes());
+    }
+    env.extend(action.command.env.iter().map(|(name, value)| (name.clone(), value.clone())));
+    env
+}

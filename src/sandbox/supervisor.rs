@@ -1,0 +1,166 @@
+//! The process between launcher and sandbox: it makes the outer namespaces and the check's file system, starts the
+//! init process, and outlives it to tell what was used. It is in the sandbox's user and mount namespace but not in
+//! its PID namespace, so the check cannot see, signal or trace it. No decision is made here; the plan has them all.
+#![forbid(unsafe_code)]
+
+use crate::model::layer::{Layer, Level};
+use crate::model::policy::Network;
+use crate::sandbox::channel::{self, Channels};
+use crate::sandbox::plan::{CHECK_UID, Plan};
+use crate::sandbox::wire::{At, Failure, Report, Step};
+use crate::sandbox::{init, mounts, sys};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::io;
+
+/// Where CLOCK_MONOTONIC and CLOCK_BOOTTIME start inside, in seconds: small, so that uptimes repeat, and more than a
+/// minute, since some programs treat a machine that has only just started differently.
+const UPTIME_AT_START: i64 = 100;
+
+/// Runs the supervisor in a process just forked from the launcher; ends the process.
+pub(super) fn run(plan: &Plan, channels: Channels, launcher: i32) -> ! {
+    let Channels { launcher: to_launcher, init: to_init, stdout, stderr, null } = channels;
+    let built = build(plan, launcher).and_then(|root| {
+        let inside = init::Inside { channel: to_init, stdout, stderr, null, root: root.fd };
+        match sys::fork().at(Step::Fork, "init")? {
+            sys::Forked::Child => init::run(plan, inside),
+            sys::Forked::Parent(pid) => Ok((pid, root.scratch)),
+        }
+    });
+    match built.and_then(|(pid, scratch)| attend(pid, &scratch, &to_launcher)) {
+        Ok(()) => sys::exit_now(0),
+        Err(failure) => {
+            let _ = channel::send(&to_launcher, &Report::Failed(failure).encode(), None);
+            sys::exit_now(1)
+        }
+    }
+}
+
+fn build(plan: &Plan, launcher: i32) -> Result<mounts::Root, Failure> {
+    drop(sys::set_name(c"checkrun-super"));
+    // A session of its own: a signal typed at the terminal reaches the launcher alone, which decides.
+    rustix::process::setsid().at(Step::Session, "")?;
+    // Host paths that only root can reach must be opened before root is given up.
+    let early = if plan.user.switch { Some(mounts::open_sources(plan)?) } else { None };
+    if plan.user.switch {
+        sys::become_user(plan.user.uid, plan.user.gid).at(Step::SwitchUser, plan.user.uid.to_string())?;
+    }
+    // A change of user makes /proc/self root's own and clears the death signal (prctl(2)), so both come after it.
+    sys::prctl(libc::PR_SET_DUMPABLE, 1).at(Step::SwitchUser, "dumpable")?;
+    die_with_parent(launcher)?;
+    enter_namespaces(plan)?;
+    let sources = match early {
+        Some(sources) => sources,
+        None => mounts::open_sources(plan)?,
+    };
+    // What is made in the sandbox's file systems gets the modes we say, whatever the caller's umask.
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    let root = mounts::build(plan, sources)?;
+    if plan.network == Network::Loopback {
+        sys::bring_loopback_up().at(Step::Loopback, "")?;
+    }
+    rustix::system::sethostname(b"checkrun").at(Step::HostName, "")?;
+    hide_command_line();
+    // From here on nobody but the machine's root may look into this process and the init process made from it.
+    sys::prctl(libc::PR_SET_DUMPABLE, 0).at(Step::Namespaces, "dumpable")?;
+    Ok(root)
+}
+
+/// Overwrites the copy of the launcher's command line and environment that /proc/1/cmdline would show to the check:
+/// host paths are none of its business and differ between machines (proc(5): arg_start, arg_end, fields 48 and 49).
+fn hide_command_line() {
+    let Ok(stat) = std::fs::read_to_string("/proc/self/stat") else { return };
+    let Some((_, fields)) = stat.rsplit_once(") ") else { return };
+    // Field 3 comes first here.
+    let field = |number: usize| fields.split(' ').nth(number - 3)?.parse::<u64>().ok();
+    let Ok(memory) = std::fs::OpenOptions::new().write(true).open("/proc/self/mem") else { return };
+    for (start, end) in [(48, 49), (50, 51)] {
+        if let (Some(start), Some(end)) = (field(start), field(end))
+            && let Ok(length) = usize::try_from(end.saturating_sub(start))
+        {
+            let mut blank = vec![0_u8; length];
+            if length > 5 {
+                blank[..4].copy_from_slice(b"init");
+            }
+            drop(std::os::unix::fs::FileExt::write_all_at(&memory, &blank, start));
+        }
+    }
+}
+
+/// Asks to be killed when the launcher dies, and makes sure that it has not died before we asked.
+fn die_with_parent(parent: i32) -> Result<(), Failure> {
+    let signal = libc::c_ulong::from(libc::SIGKILL.unsigned_abs());
+    sys::prctl(libc::PR_SET_PDEATHSIG, signal).at(Step::Fork, "death signal")?;
+    let now = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
+    if now == parent { Ok(()) } else { Err(Failure::new(Step::Fork, "the launcher is gone", &orphaned())) }
+}
+
+fn orphaned() -> io::Error {
+    rustix::io::Errno::SRCH.into()
+}
+
+fn enter_namespaces(plan: &Plan) -> Result<(), Failure> {
+    debug_assert_eq!(plan.level, Level::Full, "the other level has no namespaces");
+    let mut flags = libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
+    if plan.network == Network::Loopback {
+        flags |= libc::CLONE_NEWNET;
+    }
+    if plan.uses(Layer::Time) {
+        flags |= libc::CLONE_NEWTIME;
+    }
+    sys::unshare(flags).at(Step::Namespaces, "")?;
+    map_user(plan.user.uid, plan.user.gid)?;
+    if plan.uses(Layer::Time) {
+        set_time_origin().at(Step::TimeOffsets, "/proc/self/timens_offsets")?;
+    }
+    Ok(())
+}
+
+/// Maps the check's user to one host user and nothing else (user_namespaces(7)): `setgroups` must be given up first.
+pub(super) fn map_user(uid: u32, gid: u32) -> Result<(), Failure> {
+    let write = |file: &str, text: &str| std::fs::write(file, text).at(Step::IdMap, file);
+    write("/proc/self/setgroups", "deny")?;
+    write("/proc/self/gid_map", &format!("{CHECK_UID} {gid} 1"))?;
+    write("/proc/self/uid_map", &format!("{CHECK_UID} {uid} 1"))
+}
+
+/// Offsets are in force for processes forked from now on (time_namespaces(7), Linux 5.6).
+fn set_time_origin() -> io::Result<()> {
+    let offset = |clock| UPTIME_AT_START - rustix::time::clock_gettime(clock).tv_sec;
+    let monotonic = offset(rustix::time::ClockId::Monotonic);
+    let boot = offset(rustix::time::ClockId::Boottime);
+    std::fs::write("/proc/self/timens_offsets", format!("monotonic {monotonic} 0\nboottime {boot} 0\n"))
+}
+
+/// Tells the launcher of the init process, waits for its end and tells what was used.
+fn attend(pid: i32, scratch: &OwnedFd, to_launcher: &OwnedFd) -> Result<(), Failure> {
+    let raw = Pid::from_raw(pid).ok_or_else(|| Failure::new(Step::Fork, "init", &orphaned()))?;
+    // Our child is not waited for yet, so the number is still its own.
+    let pidfd = pidfd_open(raw, PidfdFlags::empty()).at(Step::Fork, "pidfd")?;
+    channel::send(to_launcher, &Report::Init(pid).encode(), Some(pidfd.as_fd())).at(Step::Channel, "init")?;
+    let waited = loop {
+        match sys::wait(pid, true) {
+            Ok(Some(waited)) => break waited,
+            Ok(None) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Failure::new(Step::Channel, "wait for init", &error)),
+        }
+    };
+    let (written_bytes, full) = space_used(scratch).at(Step::Scratch, "statfs")?;
+    let usage = Report::Usage {
+        user_us: waited.user_us,
+        sys_us: waited.sys_us,
+        max_rss_kib: waited.max_rss_kib,
+        written_bytes,
+        full,
+    };
+    channel::send(to_launcher, &usage.encode(), None).at(Step::Channel, "usage")
+}
+
+/// Bytes in use on the writable file system, and whether it is full but for a sliver.
+pub(super) fn space_used(scratch: &OwnedFd) -> rustix::io::Result<(u64, bool)> {
+    let stat = rustix::fs::fstatvfs(scratch)?;
+    let used = stat.f_blocks.saturating_sub(stat.f_bfree).saturating_mul(stat.f_frsize);
+    // A program that finds the disk full often frees a little before it ends.
+    Ok((used, stat.f_bfree.saturating_mul(64) < stat.f_blocks))
+}
