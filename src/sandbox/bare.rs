@@ -41,7 +41,7 @@ pub(super) fn grants(plan: &Plan) -> Grants {
 pub(super) fn run(plan: &Plan, channels: Channels, launcher: i32) -> ! {
     let Channels { launcher: to_launcher, init, stdout, stderr, null } = channels;
     let done = prepare(plan, launcher)
-        .and_then(|scratch| serve(plan, Streams { null, stdout, stderr }, &init, &to_launcher).map(|()| scratch))
+        .and_then(|scratch| serve(plan, Streams { null, stdout, stderr, listener: None }, &init, &to_launcher).map(|()| scratch))
         .and_then(|_scratch| tell_usage(&to_launcher));
     match done {
         Ok(()) => sys::exit_now(0),

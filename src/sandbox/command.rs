@@ -8,7 +8,7 @@ use crate::sandbox::landlock_rules::{self, Grants};
 use crate::sandbox::plan::{CHECK_UID, HOME_PLACE, Plan, TREE_PLACE};
 use crate::sandbox::seccomp::{self, Wanted};
 use crate::sandbox::wire::{At, Failure, MESSAGE_MAX, Report, Step};
-use crate::sandbox::{supervisor, sys};
+use crate::sandbox::{channel, supervisor, sys};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::process::{Resource, Rlimit};
 use std::ffi::{CStr, CString};
@@ -25,6 +25,8 @@ pub(super) struct Streams {
     pub(super) stdout: OwnedFd,
     /// Written to.
     pub(super) stderr: OwnedFd,
+    /// Where the listener of the system call filter goes, if there is one.
+    pub(super) listener: Option<OwnedFd>,
 }
 
 /// Becomes the command, in a process just forked from the init process. What goes wrong is written to `errors`,
@@ -72,8 +74,12 @@ fn become_command(plan: &Plan, streams: &Streams, errors: &OwnedFd) -> Result<io
     sys::reset_signals().at(Step::Descriptors, "signals")?;
     // Last: the filter refuses calls that the steps above need.
     if plan.uses(Layer::Seccomp) {
-        let program = seccomp::program(Wanted { level: plan.level, clock: plan.uses(Layer::Clock) });
-        sys::install_filter(&program, 0).at(Step::Seccomp, "")?;
+        let program = seccomp::program(Wanted { level: plan.level, clock: streams.listener.is_some() });
+        let flags = if streams.listener.is_some() { libc::SECCOMP_FILTER_FLAG_NEW_LISTENER } else { 0 };
+        let listener = sys::install_filter(&program, flags).at(Step::Seccomp, "")?;
+        if let (Some(listener), Some(socket)) = (listener, &streams.listener) {
+            channel::send(socket, &[1], Some(listener.as_fd())).at(Step::Listener, "")?;
+        }
     }
     Ok(execute(plan, &candidates(plan)))
 }
@@ -134,13 +140,8 @@ fn place_streams(streams: &Streams, errors: &OwnedFd) -> Result<(), Failure> {
     for (fd, number) in [(&streams.null, 0), (&streams.stdout, 1), (&streams.stderr, 2)] {
         sys::place_descriptor(fd.as_fd(), number).at(Step::Descriptors, number.to_string())?;
     }
-    // Whatever else is open, inherited from who knows whom, ends here; the error pipe closes on exec.
-    let keep = errors.as_raw_fd();
-    let keep_number = u32::try_from(keep).unwrap_or(3);
-    if keep > 3 {
-        sys::close_from(3, keep_number - 1).at(Step::Descriptors, "close")?;
-    }
-    sys::close_from(keep + 1, u32::MAX).at(Step::Descriptors, "close")
+    let kept: Vec<i32> = [Some(errors), streams.listener.as_ref()].into_iter().flatten().map(AsRawFd::as_raw_fd).collect();
+    sys::keep_only(&kept).at(Step::Descriptors, "close")
 }
 
 /// Full paths that the command's first word may mean, in the order of the search (execvp(3)).

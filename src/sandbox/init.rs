@@ -24,6 +24,8 @@ pub(super) struct Inside {
     pub(super) null: OwnedFd,
     /// The root that was built for it.
     pub(super) root: OwnedFd,
+    /// Where the listener of the system call filter goes, if there is to be one.
+    pub(super) listener: Option<OwnedFd>,
 }
 
 /// Runs the init process in a process just forked from the supervisor; ends the process and with it the sandbox.
@@ -36,7 +38,7 @@ pub(super) fn run(plan: &Plan, inside: Inside) -> ! {
 
 /// An error has been sent to the launcher already where that was possible.
 fn serve(plan: &Plan, inside: Inside) -> Result<(), ()> {
-    let Inside { channel, stdout, stderr, null, root } = inside;
+    let Inside { channel, stdout, stderr, null, root, listener } = inside;
     let tell = |report: &Report| channel::send(&channel, &report.encode(), None).map_err(drop);
     let child = prepare(plan, &channel, root).and_then(|()| {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC).at(Step::Fork, "pipe")?;
@@ -44,7 +46,7 @@ fn serve(plan: &Plan, inside: Inside) -> Result<(), ()> {
         match sys::fork().at(Step::Fork, "command")? {
             sys::Forked::Child => {
                 drop(read);
-                command::run(plan, &command::Streams { null, stdout, stderr }, &write)
+                command::run(plan, &command::Streams { null, stdout, stderr, listener }, &write)
             }
             sys::Forked::Parent(pid) => Ok((pid, read, signals)),
         }

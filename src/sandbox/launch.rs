@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::model::event::{Event, Sink, Stream};
-use crate::model::layer::{Enforcement, Level};
+use crate::model::layer::{Enforcement, Layer, LayerState, Level};
 use crate::model::outcome::{Ending, Observation, Stop, Usage};
 use crate::sandbox::cgroup::Group;
 use crate::sandbox::channel::{self, Channels};
@@ -67,6 +67,7 @@ struct Run<'a> {
     full: bool,
     printed: u64,
     failure: Option<Failure>,
+    escaped: Option<String>,
 }
 
 /// Runs a plan to its end. The check's output goes to `sink` as it comes.
@@ -117,6 +118,7 @@ impl<'a> Run<'a> {
             full: false,
             printed: 0,
             failure: None,
+            escaped: None,
         })
     }
 
@@ -228,7 +230,7 @@ impl<'a> Run<'a> {
                 self.leftovers = leftovers;
             }
             Some(Report::Failed(failure)) => self.failure = Some(failure),
-            Some(Report::Init(_) | Report::Usage { .. }) => {}
+            Some(Report::Init(_) | Report::Usage { .. } | Report::Escaped(_)) => {}
             None => self.init = None,
         }
         Ok(())
@@ -251,6 +253,7 @@ impl<'a> Run<'a> {
                 }
             }
             Some(Report::Failed(failure)) => self.failure = Some(failure),
+            Some(Report::Escaped(why)) => self.escaped = Some(why),
             Some(Report::Usage { user_us, sys_us, max_rss_kib, written_bytes, full }) => {
                 let secs = |us: u64| Duration::from_micros(us).as_secs_f64();
                 let rss = max_rss_kib.saturating_mul(1024);
@@ -321,6 +324,10 @@ impl<'a> Run<'a> {
         if self.ending.is_none() && self.stop.is_none() && self.usage.is_none() {
             return Err(SandboxError::Lost);
         }
+        let mut layers = self.plan.layers.clone();
+        if let Some(why) = self.escaped.take() {
+            layers.insert(Layer::Clock, LayerState::Partial(why));
+        }
         Ok(Observation {
             ending: self.ending,
             stop: self.stop,
@@ -330,7 +337,7 @@ impl<'a> Run<'a> {
             leftovers: self.leftovers,
             secs: self.started.elapsed().as_secs_f64(),
             usage: self.usage.unwrap_or_default(),
-            enforcement: Enforcement { level: self.plan.level, layers: self.plan.layers.clone() },
+            enforcement: Enforcement { level: self.plan.level, layers },
         })
     }
 

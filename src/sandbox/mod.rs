@@ -20,6 +20,7 @@ pub mod wire;
 mod bare;
 mod cgroup;
 mod channel;
+mod clock;
 mod command;
 mod etc;
 mod init;

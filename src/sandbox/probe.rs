@@ -112,8 +112,16 @@ pub fn probe() -> Result<Abilities, SandboxError> {
         layers.insert(layer, state);
     }
     layers.insert(Layer::Disk, LayerState::Enforced);
-    layers.insert(Layer::Clock, LayerState::Unavailable("this version shows the host's clock".to_owned()));
+    layers.insert(Layer::Clock, clock_state());
     Ok(Abilities { user, layers, overlay: tried.overlay, landlock_abi, cgroup: group })
+}
+
+fn clock_state() -> LayerState {
+    if cfg!(target_arch = "x86_64") {
+        LayerState::Enforced
+    } else {
+        LayerState::Unavailable("on this architecture the host's clock is shown".to_owned())
+    }
 }
 
 fn landlock_state(abi: u32) -> LayerState {

@@ -190,10 +190,41 @@ fn refuse_by_argument(program: &mut Program, level: Level) {
     program.rule_unless(libc::SYS_personality, 0, &PERSONAS, errno(libc::EPERM));
 }
 
-/// Calls that the supervisor answers while the clock is fixed. Filled in with the clock.
+/// Calls that the supervisor answers while the clock is fixed: each only where its arguments speak of a wall clock,
+/// so that monotonic time stays native. `clock` says what becomes of them.
 fn ask_about_clocks(program: &mut Program) {
-    let _ = (program, NOTIFY);
+    let is = |argument, value| Test { argument, mask: u32::MAX, value };
+    let has = |argument, bit| Test { argument, mask: bit, value: bit };
+    // CLOCK_REALTIME, CLOCK_REALTIME_COARSE and CLOCK_TAI (linux/time.h).
+    for clock in [0, 5, 11] {
+        program.rule_if(libc::SYS_clock_gettime, &[is(0, clock)], NOTIFY);
+        program.rule_if(libc::SYS_clock_nanosleep, &[is(0, clock), has(1, 1)], NOTIFY); // TIMER_ABSTIME
+        program.rule_if(libc::SYS_futex_waitv, &[is(4, clock)], NOTIFY);
+        program.rule_if(SYS_FUTEX_WAIT, &[is(5, clock)], NOTIFY);
+    }
+    program.rule_if(libc::SYS_timer_settime, &[has(1, 1)], NOTIFY); // TIMER_ABSTIME
+    program.rule_if(libc::SYS_timerfd_settime, &[has(1, 1)], NOTIFY); // TFD_TIMER_ABSTIME
+    program.rule_if(libc::SYS_futex, &[has(1, 0x100)], NOTIFY); // FUTEX_CLOCK_REALTIME
+    // FUTEX_LOCK_PI takes a wall clock instant without saying so; the mask leaves out FUTEX_PRIVATE_FLAG.
+    program.rule_if(libc::SYS_futex, &[Test { argument: 1, mask: 0x7f, value: 6 }], NOTIFY);
+    for call in [
+        libc::SYS_gettimeofday,
+        libc::SYS_adjtimex,
+        libc::SYS_clock_adjtime,
+        libc::SYS_mq_timedsend,
+        libc::SYS_mq_timedreceive,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_time,
+    ] {
+        program.rule(call, NOTIFY);
+    }
+    // The thread pointer is set once by every libc and by the Go runtime, before `main` (ARCH_SET_FS, arch_prctl(2)).
+    #[cfg(target_arch = "x86_64")]
+    program.rule_if(libc::SYS_arch_prctl, &[is(0, 0x1002)], NOTIFY);
 }
+
+/// futex_wait(2), Linux 6.7.
+const SYS_FUTEX_WAIT: libc::c_long = 455;
 
 #[cfg(test)]
 mod tests {

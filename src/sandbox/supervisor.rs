@@ -4,12 +4,16 @@
 #![forbid(unsafe_code)]
 
 use crate::model::layer::{Layer, Level};
+use crate::model::policy::Clock::Fixed;
 use crate::model::policy::Network;
 use crate::sandbox::channel::{self, Channels};
 use crate::sandbox::plan::{CHECK_UID, Plan};
 use crate::sandbox::wire::{At, Failure, Report, Step};
+use crate::sandbox::clock::Clock;
 use crate::sandbox::{init, mounts, sys};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{CWD, Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io;
 
@@ -20,14 +24,23 @@ const UPTIME_AT_START: i64 = 100;
 /// Runs the supervisor in a process just forked from the launcher; ends the process.
 pub(super) fn run(plan: &Plan, channels: Channels, launcher: i32) -> ! {
     let Channels { launcher: to_launcher, init: to_init, stdout, stderr, null } = channels;
-    let built = build(plan, launcher).and_then(|root| {
-        let inside = init::Inside { channel: to_init, stdout, stderr, null, root: root.fd };
-        match sys::fork().at(Step::Fork, "init")? {
+    let ended = build(plan, launcher).and_then(|built| {
+        let (listener, from_command) = if built.clock.is_some() {
+            let (ours, theirs) = channel::pair().at(Step::Channel, "listener")?;
+            (Some(ours), Some(theirs))
+        } else {
+            (None, None)
+        };
+        let inside = init::Inside { channel: to_init, stdout, stderr, null, root: built.root.fd, listener: from_command };
+        let pid = match sys::fork().at(Step::Fork, "init")? {
             sys::Forked::Child => init::run(plan, inside),
-            sys::Forked::Parent(pid) => Ok((pid, root.scratch)),
-        }
+            sys::Forked::Parent(pid) => pid,
+        };
+        // Our copies of the check's streams go, so that their end is seen when the check's are gone.
+        drop(inside);
+        attend(Watched { pid, scratch: built.root.scratch, proc: built.proc, clock: built.clock, listener }, &to_launcher)
     });
-    match built.and_then(|(pid, scratch)| attend(pid, &scratch, &to_launcher)) {
+    match ended {
         Ok(()) => sys::exit_now(0),
         Err(failure) => {
             let _ = channel::send(&to_launcher, &Report::Failed(failure).encode(), None);
@@ -36,7 +49,24 @@ pub(super) fn run(plan: &Plan, channels: Channels, launcher: i32) -> ! {
     }
 }
 
-fn build(plan: &Plan, launcher: i32) -> Result<mounts::Root, Failure> {
+/// What was built, and the /proc of the machine, which is out of sight once the root is entered.
+struct Built {
+    root: mounts::Root,
+    proc: OwnedFd,
+    clock: Option<Clock>,
+}
+
+/// The init process and what the supervisor needs while it runs.
+struct Watched {
+    pid: i32,
+    scratch: OwnedFd,
+    proc: OwnedFd,
+    clock: Option<Clock>,
+    /// Where the listener of the system call filter comes from, if there is to be one.
+    listener: Option<OwnedFd>,
+}
+
+fn build(plan: &Plan, launcher: i32) -> Result<Built, Failure> {
     drop(sys::set_name(c"checkrun-super"));
     // A session of its own: a signal typed at the terminal reaches the launcher alone, which decides.
     rustix::process::setsid().at(Step::Session, "")?;
@@ -54,16 +84,23 @@ fn build(plan: &Plan, launcher: i32) -> Result<mounts::Root, Failure> {
         None => mounts::open_sources(plan)?,
     };
     // What is made in the sandbox's file systems gets the modes we say, whatever the caller's umask.
-    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    rustix::process::umask(Mode::from_raw_mode(0o022));
     let root = mounts::build(plan, sources)?;
     if plan.network == Network::Loopback {
         sys::bring_loopback_up().at(Step::Loopback, "")?;
     }
     rustix::system::sethostname(b"checkrun").at(Step::HostName, "")?;
     hide_command_line();
+    let clock = match plan.clock {
+        // It reads this process's own vDSO, which after the next step nobody may.
+        Fixed { start, mode } if plan.uses(Layer::Clock) => Some(Clock::start(start, mode)),
+        _ => None,
+    };
+    let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let proc = rustix::fs::openat(CWD, "/proc", folder, Mode::empty()).at(Step::Proc, "outside")?;
     // From here on nobody but the machine's root may look into this process and the init process made from it.
     sys::prctl(libc::PR_SET_DUMPABLE, 0).at(Step::Namespaces, "dumpable")?;
-    Ok(root)
+    Ok(Built { root, proc, clock })
 }
 
 /// Overwrites the copy of the launcher's command line and environment that /proc/1/cmdline would show to the check:
@@ -132,21 +169,27 @@ fn set_time_origin() -> io::Result<()> {
     std::fs::write("/proc/self/timens_offsets", format!("monotonic {monotonic} 0\nboottime {boot} 0\n"))
 }
 
-/// Tells the launcher of the init process, waits for its end and tells what was used.
-fn attend(pid: i32, scratch: &OwnedFd, to_launcher: &OwnedFd) -> Result<(), Failure> {
-    let raw = Pid::from_raw(pid).ok_or_else(|| Failure::new(Step::Fork, "init", &orphaned()))?;
+/// Tells the launcher of the init process, serves the clock until it ends, and tells what was used.
+fn attend(watched: Watched, to_launcher: &OwnedFd) -> Result<(), Failure> {
+    let pid = Pid::from_raw(watched.pid).ok_or_else(|| Failure::new(Step::Fork, "init", &orphaned()))?;
     // Our child is not waited for yet, so the number is still its own.
-    let pidfd = pidfd_open(raw, PidfdFlags::empty()).at(Step::Fork, "pidfd")?;
-    channel::send(to_launcher, &Report::Init(pid).encode(), Some(pidfd.as_fd())).at(Step::Channel, "init")?;
+    let pidfd = pidfd_open(pid, PidfdFlags::empty()).at(Step::Fork, "pidfd")?;
+    channel::send(to_launcher, &Report::Init(watched.pid).encode(), Some(pidfd.as_fd())).at(Step::Channel, "init")?;
+    if let (Some(socket), Some(mut clock)) = (&watched.listener, watched.clock) {
+        serve(&mut clock, &pidfd, socket, watched.proc.as_fd())?;
+        if let Some(why) = clock.escaped {
+            channel::send(to_launcher, &Report::Escaped(why).encode(), None).at(Step::Channel, "clock")?;
+        }
+    }
     let waited = loop {
-        match sys::wait(pid, true) {
+        match sys::wait(watched.pid, true) {
             Ok(Some(waited)) => break waited,
             Ok(None) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(Failure::new(Step::Channel, "wait for init", &error)),
         }
     };
-    let (written_bytes, full) = space_used(scratch).at(Step::Scratch, "statfs")?;
+    let (written_bytes, full) = space_used(&watched.scratch).at(Step::Scratch, "statfs")?;
     let usage = Report::Usage {
         user_us: waited.user_us,
         sys_us: waited.sys_us,
@@ -155,6 +198,57 @@ fn attend(pid: i32, scratch: &OwnedFd, to_launcher: &OwnedFd) -> Result<(), Fail
         full,
     };
     channel::send(to_launcher, &usage.encode(), None).at(Step::Channel, "usage")
+}
+
+/// Answers the filter's questions until the init process is gone.
+fn serve(clock: &mut Clock, init: &OwnedFd, socket: &OwnedFd, proc: BorrowedFd<'_>) -> Result<(), Failure> {
+    // A question may be withdrawn between poll and receive, which then blocks on kernels before 6.11 even when all
+    // that could ask are gone; the end of our child interrupts it.
+    sys::let_children_interrupt().at(Step::Clock, "signals")?;
+    let mut listener: Option<OwnedFd> = None;
+    loop {
+        let source = listener.as_ref().unwrap_or(socket);
+        let mut fds = [PollFd::new(init, PollFlags::IN), PollFd::new(source, PollFlags::IN)];
+        let timeout = clock.next_tick().map(|left| Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(left.subsec_nanos()),
+        });
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(Failure::new(Step::Clock, "poll", &error.into())),
+        }
+        let (ended, asked) = (!fds[0].revents().is_empty(), fds[1].revents());
+        if ended {
+            return Ok(());
+        }
+        let Some(from) = listener.as_ref().map(AsFd::as_fd) else {
+            if asked.is_empty() {
+                continue;
+            }
+            match channel::receive(socket.as_fd()).at(Step::Listener, "")? {
+                Some((_, Some(fd))) => listener = Some(fd),
+                // The command was not executed; the init process ends by itself.
+                _ => return Ok(()),
+            }
+            continue;
+        };
+        if asked.contains(PollFlags::IN) {
+            answer(clock, from, proc);
+        }
+        clock.tick(from, proc);
+        if asked.contains(PollFlags::HUP) {
+            // Nobody is left who could ask.
+            return Ok(());
+        }
+    }
+}
+
+fn answer(clock: &mut Clock, listener: BorrowedFd<'_>, proc: BorrowedFd<'_>) {
+    // Withdrawn questions need no answer: the thread is dead, or asks again.
+    let Ok(call) = sys::receive_notification(listener) else { return };
+    if let Some(verdict) = clock.judge(&call, proc) {
+        drop(sys::answer_notification(listener, call.id, verdict));
+    }
 }
 
 /// Bytes in use on the writable file system, and whether it is full but for a sliver.

@@ -142,18 +142,26 @@ pub(super) fn execute(program: &CStr, argv: &[CString], envp: &[CString]) -> io:
     io::Error::last_os_error()
 }
 
-/// Closes every descriptor from `first` up to and including `last` (close_range(2), Linux 5.9).
+/// Closes every descriptor above 2 but those of `keep` (close_range(2), Linux 5.9): whatever was inherited from who
+/// knows whom ends here.
 ///
 /// # Errors
 /// What close_range(2) says.
-///
-/// # Panics
-/// Never.
-pub(super) fn close_from(first: RawFd, last: u32) -> io::Result<()> {
-    let Ok(first) = libc::c_uint::try_from(first) else { return Ok(()) };
-    // SAFETY: closing is only unsound for descriptors that an owner in this process still uses; callers are forked
-    // children that list what they keep and use nothing else afterwards, and end by exec or _exit without dropping.
-    check_long(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) }).map(drop)
+pub(super) fn keep_only(keep: &[RawFd]) -> io::Result<()> {
+    let mut keep: Vec<u32> = keep.iter().filter_map(|fd| u32::try_from(*fd).ok()).filter(|fd| *fd > 2).collect();
+    keep.sort_unstable();
+    keep.push(u32::MAX);
+    let mut first = 3;
+    for fd in keep {
+        if fd > first {
+            // SAFETY: closing is only unsound for descriptors that an owner in this process still uses; callers are
+            // forked children that list what they keep, use nothing else afterwards, and end by exec or _exit
+            // without running destructors.
+            check_long(unsafe { libc::syscall(libc::SYS_close_range, first, fd - 1, 0) })?;
+        }
+        first = fd.saturating_add(1);
+    }
+    Ok(())
 }
 
 /// Blocks every signal, or `keep_open` only, in this thread; a forked child inherits it (sigprocmask(2)).
@@ -414,4 +422,168 @@ pub(super) fn landlock_abi() -> io::Result<u32> {
         )
     })?;
     Ok(u32::try_from(abi).unwrap_or(0))
+}
+
+/// The machine code of the clock's new functions (clock/stub-x86_64.s) and the places in it that are filled in.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ClockStub {
+    /// All of it; `clock_gettime` is at its start.
+    pub(super) code: &'static [u8],
+    /// Where the displaced instructions go: sixteen bytes, then a jump.
+    pub(super) original: usize,
+    /// Where `gettimeofday` is.
+    pub(super) gettimeofday: usize,
+    /// Where `time` is.
+    pub(super) time: usize,
+    /// Eight bytes: seconds to add.
+    pub(super) seconds: usize,
+    /// Eight bytes: nanoseconds to add.
+    pub(super) nanoseconds: usize,
+    /// Eight bytes: not zero to make a system call instead.
+    pub(super) by_syscall: usize,
+}
+
+#[cfg(target_arch = "x86_64")]
+mod stub {
+    std::arch::global_asm!(include_str!("clock/stub-x86_64.s"));
+    unsafe extern "C" {
+        pub(super) static checkrun_stub_start: u8;
+        pub(super) static checkrun_stub_original: u8;
+        pub(super) static checkrun_stub_gettimeofday: u8;
+        pub(super) static checkrun_stub_time: u8;
+        pub(super) static checkrun_stub_seconds: u8;
+        pub(super) static checkrun_stub_nanoseconds: u8;
+        pub(super) static checkrun_stub_by_syscall: u8;
+        pub(super) static checkrun_stub_end: u8;
+    }
+}
+
+/// The stub for this architecture; `None` where none is written yet.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn clock_stub() -> Option<ClockStub> {
+    let start = &raw const stub::checkrun_stub_start;
+    let distance = |label: *const u8| label.addr().checked_sub(start.addr());
+    let length = distance(&raw const stub::checkrun_stub_end)?;
+    // SAFETY: start and end are labels of one read-only section of this program, in this order, so all bytes between
+    // them are initialised, never written, and live as long as the program.
+    let code = unsafe { std::slice::from_raw_parts(start, length) };
+    Some(ClockStub {
+        code,
+        original: distance(&raw const stub::checkrun_stub_original)?,
+        gettimeofday: distance(&raw const stub::checkrun_stub_gettimeofday)?,
+        time: distance(&raw const stub::checkrun_stub_time)?,
+        seconds: distance(&raw const stub::checkrun_stub_seconds)?,
+        nanoseconds: distance(&raw const stub::checkrun_stub_nanoseconds)?,
+        by_syscall: distance(&raw const stub::checkrun_stub_by_syscall)?,
+    })
+}
+
+/// The stub for this architecture; `None` where none is written yet.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) fn clock_stub() -> Option<ClockStub> {
+    None
+}
+
+/// A system call that waits for the supervisor's answer (struct seccomp_notif, seccomp_unotify(2)).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Notification {
+    /// Which; to be named in the answer.
+    pub(super) id: u64,
+    /// The thread, as the supervisor's PID namespace numbers it.
+    pub(super) pid: u32,
+    flags: u32,
+    /// The call's number.
+    pub(super) number: i32,
+    architecture: u32,
+    /// Where the call was made from.
+    pub(super) instruction: u64,
+    /// Its arguments.
+    pub(super) arguments: [u64; 6],
+}
+
+/// struct seccomp_notif_resp.
+#[repr(C)]
+struct Response {
+    id: u64,
+    value: i64,
+    error: i32,
+    flags: u32,
+}
+
+/// What becomes of a call that waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The kernel carries it out.
+    Continue,
+    /// It returns this.
+    Return(i64),
+    /// It fails with this errno.
+    Fail(i32),
+}
+
+const NOTIFY_RECEIVE: libc::Ioctl = 0xc050_2100_u32 as libc::Ioctl;
+const NOTIFY_SEND: libc::Ioctl = 0xc018_2101_u32 as libc::Ioctl;
+const NOTIFY_VALID: libc::Ioctl = 0x4008_2102_u32 as libc::Ioctl;
+
+/// Takes the next waiting call (SECCOMP_IOCTL_NOTIF_RECV); blocks where there is none.
+///
+/// # Errors
+/// ENOENT where the caller was killed meanwhile or no process is left; EINTR.
+pub(super) fn receive_notification(listener: BorrowedFd<'_>) -> io::Result<Notification> {
+    let mut notification = Notification::default();
+    // SAFETY: `Notification` has the layout of struct seccomp_notif (80 bytes: id, pid, flags, then struct
+    // seccomp_data), is zeroed as the call demands, and is valid for the write.
+    check(unsafe { libc::ioctl(listener.as_raw_fd(), NOTIFY_RECEIVE, &raw mut notification) })?;
+    Ok(notification)
+}
+
+/// Answers a waiting call (SECCOMP_IOCTL_NOTIF_SEND).
+///
+/// # Errors
+/// ENOENT where the call is no longer waiting: its thread died or a signal interrupted it.
+pub(super) fn answer_notification(listener: BorrowedFd<'_>, id: u64, verdict: Verdict) -> io::Result<()> {
+    // SECCOMP_USER_NOTIF_FLAG_CONTINUE is 1.
+    let response = match verdict {
+        Verdict::Continue => Response { id, value: 0, error: 0, flags: 1 },
+        Verdict::Return(value) => Response { id, value, error: 0, flags: 0 },
+        Verdict::Fail(errno) => Response { id, value: 0, error: -errno, flags: 0 },
+    };
+    // SAFETY: `Response` has the layout of struct seccomp_notif_resp (24 bytes) and the kernel only reads it.
+    check(unsafe { libc::ioctl(listener.as_raw_fd(), NOTIFY_SEND, &raw const response) }).map(drop)
+}
+
+/// Whether the call is still waiting (SECCOMP_IOCTL_NOTIF_ID_VALID), and so its thread the one it was.
+pub(super) fn is_waiting(listener: BorrowedFd<'_>, id: u64) -> bool {
+    // SAFETY: the kernel reads one u64 through the pointer.
+    check(unsafe { libc::ioctl(listener.as_raw_fd(), NOTIFY_VALID, &raw const id) }).is_ok()
+}
+
+/// Makes SIGCHLD interrupt blocking calls (EINTR) and do nothing else, and lets it through.
+///
+/// # Errors
+/// What sigaction(2) says.
+pub(super) fn let_children_interrupt() -> io::Result<()> {
+    extern "C" fn nothing(_: libc::c_int) {}
+    // SAFETY: all-zero bytes are a valid sigaction: default handler, empty mask, no flags (so no SA_RESTART).
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    let handler: extern "C" fn(libc::c_int) = nothing;
+    action.sa_sigaction = handler as libc::sighandler_t;
+    // SAFETY: the handler does nothing, which is async-signal-safe; `action` outlives the call.
+    check(unsafe { libc::sigaction(libc::SIGCHLD, &raw const action, std::ptr::null_mut()) })?;
+    let set = signal_set(&[libc::SIGCHLD]);
+    // SAFETY: `set` is an initialised sigset_t; the old set is not asked for.
+    check(unsafe { libc::sigprocmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut()) }).map(drop)
+}
+
+/// A copy of another process's descriptor (pidfd_getfd(2), Linux 5.6).
+///
+/// # Errors
+/// What pidfd_getfd(2) says.
+pub(super) fn copy_descriptor(pidfd: BorrowedFd<'_>, number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: plain numbers, no memory.
+    let fd = check_long(unsafe { libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), number, 0) })?;
+    let fd = RawFd::try_from(fd).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
+    // SAFETY: the kernel has just given us this descriptor and nobody else knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

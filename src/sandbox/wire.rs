@@ -127,6 +127,8 @@ pub enum Report {
         /// Processes still there.
         leftovers: u32,
     },
+    /// A program may have seen another clock than the fixed one; why.
+    Escaped(String),
     /// All is over: the whole run's usage.
     Usage {
         /// User time in microseconds.
@@ -183,6 +185,10 @@ impl Report {
                 bytes.extend(code.to_le_bytes());
                 bytes.extend(leftovers.to_le_bytes());
             }
+            Self::Escaped(why) => {
+                bytes.push(8);
+                bytes.extend(why.bytes().take(MESSAGE_MAX - 1));
+            }
             Self::Usage { user_us, sys_us, max_rss_kib, written_bytes, full } => {
                 bytes.push(7);
                 for number in [user_us, sys_us, max_rss_kib, written_bytes] {
@@ -224,6 +230,7 @@ impl Report {
                 written_bytes: long(24)?,
                 full: *rest.get(32)? == 1,
             },
+            8 => Self::Escaped(String::from_utf8_lossy(rest).into_owned()),
             _ => return None,
         })
     }

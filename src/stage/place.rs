@@ -1,0 +1,263 @@
+//! Where layers lie, how a new one takes its place in one step, and how the remains of dead builders are found. What is
+//! written into a layer is `build`'s.
+//!
+//! A builder works in `.new-PID-N` beside the layers and holds a lock (flock(2)) on that folder, which ends with the
+//! process; a folder of that name without a lock is the remains of a dead builder. A finished folder is renamed to its
+//! final name and a small file beside it, `NAME.meta`, says under which boot it was made. A layer counts only with that
+//! file. Both steps are taken under a lock on the folder of all layers.
+#![forbid(unsafe_code)]
+
+use crate::model::digest::ObjectId;
+use crate::stage::build::{Size, Work};
+use crate::stage::error::StageError;
+use crate::stage::{Layer, LayerOptions};
+use crate::tree::open_root;
+use rustix::fd::{AsFd as _, OwnedFd};
+use rustix::fs::{FlockOperation, Mode, flock};
+use rustix::io::Errno;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// First line of the file beside a layer; the number goes up when its form or that of layers changes.
+const META: &str = "checkrun.layer/1";
+
+/// What names of unfinished folders begin with.
+const NEW: &str = ".new-";
+
+/// The place of one layer.
+pub(super) struct Place {
+    path: PathBuf,
+    meta: PathBuf,
+    boot_id: String,
+}
+
+impl Place {
+    pub(super) fn new(tree: &ObjectId, options: &LayerOptions) -> Self {
+        let owner = options.owner.map_or("self".to_owned(), |(uid, _)| uid.to_string());
+        let name = format!("{}-{}-{owner}", tree.hex(), options.mtime);
+        Self {
+            path: options.root.join(&name),
+            meta: options.root.join(name + ".meta"),
+            boot_id: options.boot_id.clone(),
+        }
+    }
+
+    /// The layer, if it is there and was made since the machine was started.
+    pub(super) fn existing(&self) -> Option<Layer> {
+        let text = std::fs::read_to_string(&self.meta).ok()?;
+        let size = parse_meta(&text, &self.boot_id)?;
+        let is_folder = std::fs::symlink_metadata(&self.path).is_ok_and(|found| found.is_dir());
+        is_folder.then(|| Layer { path: self.path.clone(), files: size.files, bytes: size.bytes })
+    }
+}
+
+fn format_meta(size: Size, boot_id: &str) -> String {
+    format!("{META}\nboot {boot_id}\nfiles {}\nbytes {}\n", size.files, size.bytes)
+}
+
+fn parse_meta(text: &str, boot_id: &str) -> Option<Size> {
+    let mut lines = text.split('\n');
+    let mut field = |name: &str| lines.next().and_then(|line| line.strip_prefix(name));
+    field(META).filter(|rest| rest.is_empty())?;
+    field("boot ").filter(|boot| *boot == boot_id)?;
+    let files = field("files ")?.parse().ok()?;
+    let bytes = field("bytes ")?.parse().ok()?;
+    // The last line is whole only if its end is there.
+    (lines.next() == Some("")).then_some(Size { files, bytes })
+}
+
+/// A folder that a layer is made in.
+pub(super) struct Builder {
+    root: PathBuf,
+    path: PathBuf,
+    /// Holds the lock.
+    fd: OwnedFd,
+}
+
+impl Builder {
+    pub(super) fn start(root: &Path) -> Result<Self, StageError> {
+        std::fs::create_dir_all(root).map_err(|error| StageError::io("make the folder", root, error))?;
+        // A sweeper may take a new folder for remains in the moment before it is locked; then the next name is tried.
+        loop {
+            let path = new_folder(root)?;
+            let Ok(fd) = open_root(&path) else { continue };
+            let locked = flock(&fd, FlockOperation::NonBlockingLockExclusive);
+            match locked {
+                Ok(()) if is_at(&fd, &path) => return Ok(Self { root: root.to_owned(), path, fd }),
+                Ok(()) | Err(Errno::AGAIN) => {}
+                Err(error) => {
+                    remove(&path);
+                    return Err(StageError::io("lock", path, error));
+                }
+            }
+        }
+    }
+
+    pub(super) fn work(&self, options: &LayerOptions) -> Work<'_> {
+        Work { root: self.fd.as_fd(), path: &self.path, mtime: options.mtime, owner: options.owner }
+    }
+
+    /// Gives the finished folder its final name. If another process was faster, its layer is taken.
+    pub(super) fn publish(self, place: &Place, size: Size) -> Result<Layer, StageError> {
+        let published = self.take_place(place, size);
+        match &published {
+            Ok(Taken::Ours) => {}
+            // The folder at our own path is then one that is not wanted: ours, or the torn one that was exchanged for it.
+            Ok(Taken::Theirs(_) | Taken::Replaced) | Err(_) => remove(&self.path),
+        }
+        match published? {
+            Taken::Theirs(layer) => Ok(layer),
+            Taken::Ours | Taken::Replaced => {
+                Ok(Layer { path: place.path.clone(), files: size.files, bytes: size.bytes })
+            }
+        }
+    }
+
+    fn take_place(&self, place: &Place, size: Size) -> Result<Taken, StageError> {
+        let all = open_root(&self.root).map_err(|error| StageError::io("open", &self.root, error))?;
+        // Held until `all` is closed at the end.
+        flock(&all, FlockOperation::LockExclusive)
+            .map_err(|error| StageError::io("lock", &self.root, error))?;
+        if let Some(layer) = place.existing() {
+            return Ok(Taken::Theirs(layer));
+        }
+        match std::fs::remove_file(&place.meta) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(StageError::io("remove", &place.meta, error));
+            }
+            _ => {}
+        }
+        // Written first, so that a full disk is noticed before the folder has its name. Nobody else writes it under the lock.
+        let meta = self.root.join(format!("{NEW}meta"));
+        std::fs::write(&meta, format_meta(size, &place.boot_id))
+            .map_err(|error| StageError::io("write", &meta, error))?;
+        let taken =
+            self.rename(place).map_err(|error| StageError::io("make the layer", &place.path, error))?;
+        std::fs::rename(&meta, &place.meta).map_err(|error| StageError::io("write", &place.meta, error))?;
+        Ok(taken)
+    }
+
+    /// Gives the folder its name, exchanging it for a torn one if that is there.
+    fn rename(&self, place: &Place) -> std::io::Result<Taken> {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        match renameat_with(CWD, &self.path, CWD, &place.path, RenameFlags::NOREPLACE) {
+            Ok(()) => Ok(Taken::Ours),
+            Err(Errno::EXIST) => {
+                renameat_with(CWD, &self.path, CWD, &place.path, RenameFlags::EXCHANGE)?;
+                Ok(Taken::Replaced)
+            }
+            // Not every file system knows the flags (renameat2(2)); a plain rename replaces nothing but an empty folder.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                remove(&place.path);
+                std::fs::rename(&self.path, &place.path)?;
+                Ok(Taken::Ours)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(super) fn discard(self) {
+        remove(&self.path);
+    }
+}
+
+enum Taken {
+    Ours,
+    Replaced,
+    Theirs(Layer),
+}
+
+fn new_folder(root: &Path) -> Result<PathBuf, StageError> {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+        let path = root.join(format!("{NEW}{}-{number}", std::process::id()));
+        match rustix::fs::mkdir(&path, Mode::RWXU) {
+            Ok(()) => return Ok(path),
+            // Process ids are used again, also by processes of other containers that share the cache.
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(StageError::io("make the folder", path, error)),
+        }
+    }
+}
+
+/// Whether the folder is still the one that lies at `path`.
+fn is_at(fd: &OwnedFd, path: &Path) -> bool {
+    match (rustix::fs::fstat(fd), rustix::fs::lstat(path)) {
+        (Ok(ours), Ok(there)) => ours.st_dev == there.st_dev && ours.st_ino == there.st_ino,
+        _ => false,
+    }
+}
+
+/// Removes a file or folder as far as that goes; what stays is found by a later sweep.
+fn remove(path: &Path) {
+    if std::fs::remove_dir_all(path).is_err() {
+        // Also tried on what was there already half removed; a second failure is for a later sweep to mend.
+        let _ = std::fs::remove_file(path).is_ok();
+    }
+}
+
+/// Removes what dead builders left behind in `root`, and says how many folders that were. Never waits: what a living
+/// builder works on is passed over.
+///
+/// # Errors
+/// `root` is there and cannot be listed.
+pub fn sweep_stale(root: &Path) -> Result<u64, StageError> {
+    let listing = match std::fs::read_dir(root) {
+        Ok(listing) => listing,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
+        Err(error) => return Err(StageError::io("list", root, error)),
+    };
+    let mut swept = 0;
+    for entry in listing {
+        let entry = entry.map_err(|error| StageError::io("list", root, error))?;
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if !is_folder || !entry.file_name().as_encoded_bytes().starts_with(NEW.as_bytes()) {
+            continue;
+        }
+        let path = entry.path();
+        let Ok(fd) = open_root(&path) else { continue };
+        if flock(&fd, FlockOperation::NonBlockingLockExclusive).is_ok() && is_at(&fd, &path) {
+            remove(&path);
+            swept += 1;
+        }
+    }
+    Ok(swept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_beside_a_layer_is_believed_only_if_it_is_whole_and_of_this_boot() {
+        let size = Size { files: 3, bytes: 41 };
+        let text = format_meta(size, "boot-1");
+        assert_eq!(parse_meta(&text, "boot-1"), Some(size));
+        assert_eq!(parse_meta(&text, "boot-2"), None);
+        for end in 0..text.len() {
+            assert_eq!(parse_meta(&text[..end], "boot-1"), None, "cut at {end}");
+        }
+        assert_eq!(parse_meta(&"\0".repeat(text.len()), "boot-1"), None);
+    }
+
+    #[test]
+    fn only_what_nobody_works_on_is_swept() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("trees");
+        assert_eq!(sweep_stale(&root).unwrap(), 0);
+        let living = Builder::start(&root).unwrap();
+        std::fs::create_dir_all(root.join(".new-1-0/a/b")).unwrap();
+        std::fs::create_dir(root.join("layer")).unwrap();
+        assert_eq!(sweep_stale(&root).unwrap(), 1);
+        assert!(living.path.is_dir());
+        assert!(root.join("layer").is_dir());
+        drop(living);
+        // A program that another test starts at this moment holds a copy of the lock until it is executed.
+        let swept = (0..500).find_map(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            Some(sweep_stale(&root).unwrap()).filter(|swept| *swept > 0)
+        });
+        assert_eq!(swept, Some(1));
+    }
+}

@@ -1,0 +1,46 @@
+//! A plain folder as a tree: every file and link below it, whatever it is called, but for `.git`. No ignore rules, no
+//! repository.
+#![forbid(unsafe_code)]
+
+use crate::tree::EntryKind;
+use crate::tree::descent::{open_folder, open_root};
+use crate::tree::error::{TreeError, below};
+use crate::tree::kept::Keeper;
+use crate::tree::listing::Leaf;
+use crate::tree::objects::join;
+use crate::tree::untracked::names;
+use crate::tree::worktree::{Taken, file_kind, special, take};
+use rustix::fd::AsFd as _;
+use rustix::fs::{AtFlags, FileType, statat};
+use std::path::Path;
+
+/// Lists the folder and takes the content of its files.
+pub(super) fn leaves(folder: &Path, keeper: &Keeper<'_>) -> Result<Vec<Leaf>, TreeError> {
+    let root = open_root(folder).map_err(|error| TreeError::io("open the folder", folder, error))?;
+    let mut leaves = Vec::new();
+    let mut waiting: Vec<Vec<u8>> = vec![Vec::new()];
+    while let Some(path) = waiting.pop() {
+        let place = below(folder, &path);
+        let fd = open_folder(root.as_fd(), &path).map_err(|error| TreeError::io("open", &place, error))?;
+        for (name, kind) in names(fd.as_fd()).map_err(|error| TreeError::io("list", &place, error))? {
+            let path = join(&path, &name);
+            let place = below(folder, &path);
+            let is_link = match kind {
+                FileType::Directory => {
+                    waiting.push(path);
+                    continue;
+                }
+                FileType::RegularFile => false,
+                FileType::Symlink => true,
+                other => return Err(special(place, other)),
+            };
+            let found = statat(&fd, name.as_slice(), AtFlags::SYMLINK_NOFOLLOW)
+                .map_err(|error| TreeError::io("look at", &place, error))?;
+            let taken = Taken { known: None, path: &path, place: &place };
+            let id = take(fd.as_fd(), &name, is_link, keeper, &taken)?;
+            let kind = if is_link { EntryKind::Symlink } else { file_kind(found.st_mode) };
+            leaves.push(Leaf { path, kind, id });
+        }
+    }
+    Ok(leaves)
+}

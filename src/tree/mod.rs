@@ -1,0 +1,314 @@
+//! Which tree is checked: a revision, the working tree, the index or a plain folder, resolved to the id of a git tree and
+//! to a way of reading it. The only room that names the git library. Nothing is written here, save file contents that a
+//! snapshot must hold on to, which go to a folder that the caller gives.
+//!
+//! What decides a result is in the repository: of git's configuration only the repository's own is read, of ignore rules
+//! only `.gitignore` files and `.git/info/exclude`. A user's `core.excludesFile`, `safe.directory` or `GIT_*` variables
+//! count for nothing. No hook, filter, attribute or file system monitor has a say: bytes are taken as they are.
+#![forbid(unsafe_code)]
+
+mod descent;
+mod error;
+mod folder;
+mod kept;
+mod listing;
+mod objects;
+mod revision;
+#[cfg(test)]
+pub(crate) mod tests;
+mod untracked;
+mod worktree;
+
+#[cfg(test)]
+pub(crate) use crate::tree::descent::open_folder;
+pub(crate) use crate::tree::descent::{Descent, open_root, split};
+pub use crate::tree::error::TreeError;
+pub(crate) use crate::tree::error::show;
+
+use crate::model::check::TreeIdentity;
+use crate::model::digest::{ObjectFormat, ObjectId};
+use crate::tree::kept::{Keeper, Kept};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where a tree is taken from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// Any git revision that leads to a tree: a commit, tag, branch, `HEAD~2`, a tree id, `REV:sub/dir`.
+    Revision(String),
+    /// The working tree as it stands: tracked files with their edits, and untracked ones that git does not ignore; what
+    /// `git add -A && git write-tree` gives where no filter applies. Tracked submodules stay at the index's commit.
+    WorkingTree,
+    /// The index, as `git write-tree` gives it.
+    Index,
+    /// A plain folder, relative to the start: every file and link in it but those named `.git`, nothing ignored. Empty
+    /// folders are not part of it, as git cannot store them.
+    Folder(PathBuf),
+}
+
+/// What an entry of a tree is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum EntryKind {
+    /// A file.
+    File,
+    /// A file that may be executed.
+    Executable,
+    /// A symbolic link; its blob is the target.
+    Symlink,
+    /// A folder.
+    Folder,
+    /// The commit of another repository; its content is not part of the tree.
+    Submodule,
+}
+
+impl EntryKind {
+    /// The mode as it is written in tree objects.
+    fn mode(self) -> &'static [u8] {
+        match self {
+            Self::File => b"100644",
+            Self::Executable => b"100755",
+            Self::Symlink => b"120000",
+            Self::Folder => b"40000",
+            Self::Submodule => b"160000",
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::File | Self::Executable => "a file",
+            Self::Symlink => "a symbolic link",
+            Self::Folder => "a folder",
+            Self::Submodule => "a submodule",
+        }
+    }
+}
+
+/// One entry of a tree.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// Path from the root of the tree, `/` between parts; no part is empty, `.`, `..` or `.git`.
+    pub path: Vec<u8>,
+    /// What it is.
+    pub kind: EntryKind,
+    /// Id of its blob, tree or commit.
+    pub id: ObjectId,
+}
+
+/// A resolved tree: what it is known by, and how to read it.
+#[derive(Debug)]
+pub struct Snapshot {
+    identity: TreeIdentity,
+    root: Option<PathBuf>,
+    repository: Option<gix::Repository>,
+    content: Content,
+}
+
+#[derive(Debug)]
+enum Content {
+    /// In the repository; the bytes of the root's tree object.
+    Objects(Vec<u8>),
+    /// Made here.
+    Listing { entries: Vec<Entry>, kept: Arc<Kept> },
+}
+
+/// Resolves `source` as seen from the folder `start`.
+///
+/// `scratch` is a folder in which contents of changed files are kept once they are too many for memory, in a file
+/// without a name; it is made if it is needed and not there.
+///
+/// # Errors
+/// No repository, no such revision, objects that are missing or damaged, a conflicted index, files that cannot be read
+/// or that git cannot store.
+pub fn resolve(start: &Path, source: &Source, scratch: &Path) -> Result<Snapshot, TreeError> {
+    match source {
+        Source::Revision(revision) => resolve_revision(start, revision),
+        Source::WorkingTree => {
+            let repository = revision::open(start)?;
+            let keeper = Keeper::new(repository.object_hash(), scratch);
+            let leaves = worktree::working_tree(&repository, &keeper)?;
+            from_leaves(repository, leaves, keeper.finish())
+        }
+        Source::Index => {
+            let repository = revision::open(start)?;
+            let leaves = worktree::index(&repository)?;
+            from_leaves(repository, leaves, Kept::default())
+        }
+        Source::Folder(folder) => {
+            let hash = gix::hash::Kind::Sha1;
+            let keeper = Keeper::new(hash, scratch);
+            let leaves = folder::leaves(&start.join(folder), &keeper)?;
+            let (tree, entries) = listing::build(leaves, hash)?;
+            Ok(Snapshot {
+                identity: identity(hash, &tree, None, true),
+                root: None,
+                repository: None,
+                content: Content::Listing { entries, kept: Arc::new(keeper.finish()) },
+            })
+        }
+    }
+}
+
+fn resolve_revision(start: &Path, revision: &str) -> Result<Snapshot, TreeError> {
+    let repository = revision::open(start)?;
+    let peeled = revision::resolve(&repository, revision)?;
+    Ok(Snapshot {
+        identity: identity(repository.object_hash(), &peeled.tree, peeled.commit.as_ref(), false),
+        root: Some(root_of(&repository)),
+        repository: Some(repository),
+        content: Content::Objects(peeled.root),
+    })
+}
+
+fn from_leaves(
+    repository: gix::Repository,
+    leaves: Vec<listing::Leaf>,
+    kept: Kept,
+) -> Result<Snapshot, TreeError> {
+    let (tree, entries) = listing::build(leaves, repository.object_hash())?;
+    let head = revision::head(&repository)?.filter(|head| head.tree == tree);
+    let commit = head.as_ref().and_then(|head| head.commit);
+    Ok(Snapshot {
+        identity: identity(repository.object_hash(), &tree, commit.as_ref(), head.is_none()),
+        root: Some(root_of(&repository)),
+        repository: Some(repository),
+        content: Content::Listing { entries, kept: Arc::new(kept) },
+    })
+}
+
+fn identity(
+    hash: gix::hash::Kind,
+    tree: &gix::oid,
+    commit: Option<&gix::ObjectId>,
+    dirty: bool,
+) -> TreeIdentity {
+    let format = if hash == gix::hash::Kind::Sha1 { ObjectFormat::Sha1 } else { ObjectFormat::Sha256 };
+    let commit = commit.map(|id| listing::id_of(id));
+    TreeIdentity { format, tree: listing::id_of(tree), commit, dirty }
+}
+
+fn root_of(repository: &gix::Repository) -> PathBuf {
+    repository.workdir().unwrap_or_else(|| repository.git_dir()).to_owned()
+}
+
+impl Snapshot {
+    /// What the tree is known by. A plain folder has no commit and counts as dirty.
+    #[must_use]
+    pub fn identity(&self) -> &TreeIdentity {
+        &self.identity
+    }
+
+    /// The working tree's folder, or that of a bare repository itself; `None` for a plain folder.
+    #[must_use]
+    pub fn repository_root(&self) -> Option<&Path> {
+        self.root.as_deref()
+    }
+
+    /// Whether `path` is a folder of the tree, the root if it is empty; a submodule counts, being an empty folder.
+    #[must_use]
+    pub fn folder_exists(&self, path: &[u8]) -> bool {
+        let path = path.strip_suffix(b"/").unwrap_or(path);
+        path.is_empty()
+            || self
+                .find(path)
+                .is_ok_and(|found| matches!(found, Some((EntryKind::Folder | EntryKind::Submodule, _))))
+    }
+
+    /// Reads the file at `path`, of at most `max` bytes; `None` if nothing is there.
+    ///
+    /// # Errors
+    /// Something other than a file is there, it is larger than `max`, or it cannot be read.
+    pub fn read_file(&self, path: &[u8], max: u64) -> Result<Option<Vec<u8>>, TreeError> {
+        let Some((kind, id)) = self.find(path)? else { return Ok(None) };
+        if !matches!(kind, EntryKind::File | EntryKind::Executable) {
+            return Err(TreeError::NotAFile { path: show(path), what: kind.words() });
+        }
+        let mut bytes = Vec::new();
+        self.reader().read(&id, &mut bytes)?;
+        if u64::try_from(bytes.len()).is_ok_and(|length| length <= max) {
+            return Ok(Some(bytes));
+        }
+        Err(TreeError::TooLarge {
+            path: show(path),
+            why: "the file is larger than is allowed for its purpose",
+        })
+    }
+
+    /// Everything in the tree, folders before what they hold. Entries that must not be written to disk are refused:
+    /// names that are empty, `.`, `..`, `.git` in any case, or hold a slash or NUL, and names that are there twice.
+    ///
+    /// # Errors
+    /// A refused entry, or a tree object that is missing or damaged.
+    pub fn entries(&self) -> Result<Vec<Entry>, TreeError> {
+        match (&self.content, &self.repository) {
+            (Content::Listing { entries, .. }, _) => Ok(entries.clone()),
+            (Content::Objects(_), Some(repository)) => {
+                objects::list(repository, &git_id(&self.identity.tree)?, b"")
+            }
+            (Content::Objects(_), None) => Ok(Vec::new()),
+        }
+    }
+
+    /// A reader of blobs; each thread takes its own.
+    #[must_use]
+    pub fn reader(&self) -> BlobReader {
+        let kept = match &self.content {
+            Content::Listing { kept, .. } => Some(Arc::clone(kept)),
+            Content::Objects(_) => None,
+        };
+        BlobReader { repository: self.repository.clone(), kept }
+    }
+
+    fn find(&self, path: &[u8]) -> Result<Option<(EntryKind, ObjectId)>, TreeError> {
+        match (&self.content, &self.repository) {
+            (Content::Listing { entries, .. }, _) => Ok(entries
+                .iter()
+                .find(|entry| entry.path == path)
+                .map(|entry| (entry.kind, entry.id.clone()))),
+            (Content::Objects(root), Some(repository)) => {
+                let found = objects::find(repository, repository.object_hash(), root, path)?;
+                Ok(found.map(|(kind, id)| (kind, listing::id_of(&id))))
+            }
+            (Content::Objects(_), None) => Ok(None),
+        }
+    }
+}
+
+/// Reads blobs of a snapshot. May be sent to another thread.
+#[derive(Debug)]
+pub struct BlobReader {
+    repository: Option<gix::Repository>,
+    kept: Option<Arc<Kept>>,
+}
+
+impl BlobReader {
+    /// Reads the blob `id` into `buffer`, replacing what is in it. Its bytes are checked against its id.
+    ///
+    /// # Errors
+    /// It is missing or damaged, or no blob.
+    pub fn read(&mut self, id: &ObjectId, buffer: &mut Vec<u8>) -> Result<(), TreeError> {
+        let id = git_id(id)?;
+        if let Some(read) = self.kept.as_ref().and_then(|kept| kept.read(&id, buffer)) {
+            return read;
+        }
+        let what = || "the content of a file".to_owned();
+        let Some(repository) = &self.repository else {
+            return Err(TreeError::Missing { id: id.to_string(), what: what() });
+        };
+        match objects::load(repository, &id, buffer, &what)? {
+            gix::objs::Kind::Blob => Ok(()),
+            kind => Err(TreeError::Damaged {
+                id: id.to_string(),
+                what: what(),
+                detail: format!("it is a {kind}, not a blob"),
+            }),
+        }
+    }
+}
+
+fn git_id(id: &ObjectId) -> Result<gix::ObjectId, TreeError> {
+    gix::ObjectId::try_from(id.as_bytes()).map_err(|error| TreeError::Damaged {
+        id: id.hex(),
+        what: "an id".to_owned(),
+        detail: error::detail(&error),
+    })
+}

@@ -1,0 +1,192 @@
+//! Reading commits, tags, trees and blobs of a repository as they are: every object's bytes are checked against its id,
+//! nothing is fetched, replaced or filtered.
+#![forbid(unsafe_code)]
+
+use crate::tree::error::{TreeError, detail, show};
+use crate::tree::listing::{MAX_DEPTH, MAX_ENTRIES, id_of, refuse_name};
+use crate::tree::{Entry, EntryKind};
+use gix::objs::{Find as _, Kind, TreeRefIter};
+use std::collections::HashSet;
+
+/// Reads the object `id` into `buffer`; `what` says what it is needed for.
+pub(super) fn load(
+    repository: &gix::Repository,
+    id: &gix::oid,
+    buffer: &mut Vec<u8>,
+    what: &dyn Fn() -> String,
+) -> Result<Kind, TreeError> {
+    let damaged = |text: String| TreeError::Damaged { id: id.to_string(), what: what(), detail: text };
+    // Every repository knows the empty tree, also where nobody wrote it.
+    if id == gix::ObjectId::empty_tree(id.kind()) {
+        buffer.clear();
+        return Ok(Kind::Tree);
+    }
+    match repository.try_find(id, buffer) {
+        Err(error) => Err(damaged(detail(&error))),
+        Ok(None) => Err(TreeError::Missing { id: id.to_string(), what: what() }),
+        Ok(Some(data)) => {
+            let kind = data.kind;
+            let length = data.data.len();
+            data.verify_checksum(id).map_err(|error| damaged(detail(&error)))?;
+            buffer.truncate(length);
+            Ok(kind)
+        }
+    }
+}
+
+/// What a revision leads to.
+pub(super) struct Peeled {
+    pub(super) commit: Option<gix::ObjectId>,
+    pub(super) tree: gix::ObjectId,
+    /// The tree object's bytes.
+    pub(super) root: Vec<u8>,
+}
+
+/// Follows tags and a commit from `id` to a tree.
+pub(super) fn peel(
+    repository: &gix::Repository,
+    id: gix::ObjectId,
+    revision: &str,
+) -> Result<Peeled, TreeError> {
+    let mut id = id;
+    let mut commit = None;
+    let mut buffer = Vec::new();
+    let mut role = "what the revision names";
+    // A chain of tags is as long as its maker likes; ids are digests, so it cannot be a ring, but it may be a nuisance.
+    for _ in 0..64 {
+        let kind = load(repository, &id, &mut buffer, &|| format!("{role}, for `{revision}`"))?;
+        let next = match kind {
+            Kind::Tree => return Ok(Peeled { commit, tree: id, root: buffer }),
+            Kind::Blob => {
+                return Err(TreeError::NotATree { revision: revision.to_owned(), id: id.to_string() });
+            }
+            Kind::Commit => {
+                commit = Some(id);
+                role = "the tree of its commit";
+                gix::objs::CommitRefIter::from_bytes(&buffer, id.kind()).tree_id()
+            }
+            Kind::Tag => {
+                role = "what its tag points at";
+                gix::objs::TagRefIter::from_bytes(&buffer, id.kind()).target_id()
+            }
+        };
+        id = next.map_err(|error| TreeError::Damaged {
+            id: id.to_string(),
+            what: format!("{kind} for `{revision}`"),
+            detail: detail(&error),
+        })?;
+    }
+    Err(TreeError::TooLarge { path: revision.to_owned(), why: "more than 64 tags that point at each other" })
+}
+
+/// One entry of a tree object.
+fn kind_of(mode: gix::objs::tree::EntryMode) -> EntryKind {
+    use gix::objs::tree::EntryKind as Git;
+    match mode.kind() {
+        Git::Tree => EntryKind::Folder,
+        Git::Blob => EntryKind::File,
+        Git::BlobExecutable => EntryKind::Executable,
+        Git::Link => EntryKind::Symlink,
+        Git::Commit => EntryKind::Submodule,
+    }
+}
+
+/// Lists everything below a tree, folders before what they hold. Refuses names that must not be written to disk.
+pub(super) fn list(
+    repository: &gix::Repository,
+    id: &gix::oid,
+    prefix: &[u8],
+) -> Result<Vec<Entry>, TreeError> {
+    let mut entries = Vec::new();
+    list_into(repository, id, prefix, 0, &mut entries)?;
+    Ok(entries)
+}
+
+fn list_into(
+    repository: &gix::Repository,
+    id: &gix::oid,
+    prefix: &[u8],
+    depth: usize,
+    entries: &mut Vec<Entry>,
+) -> Result<(), TreeError> {
+    let too_large = |why| TreeError::TooLarge { path: show(prefix), why };
+    if depth > MAX_DEPTH {
+        return Err(too_large("more than 512 folders deep"));
+    }
+    let mut buffer = Vec::new();
+    let what = || {
+        if prefix.is_empty() { "the root folder".to_owned() } else { format!("folder `{}`", show(prefix)) }
+    };
+    if load(repository, id, &mut buffer, &what)? != Kind::Tree {
+        return Err(TreeError::Damaged {
+            id: id.to_string(),
+            what: what(),
+            detail: "it is not a tree".to_owned(),
+        });
+    }
+    let mut names: HashSet<&[u8]> = HashSet::new();
+    for item in TreeRefIter::from_bytes(&buffer, id.kind()) {
+        let item = item.map_err(|error| TreeError::Damaged {
+            id: id.to_string(),
+            what: what(),
+            detail: detail(&error),
+        })?;
+        let name: &[u8] = item.filename.as_ref();
+        let path = join(prefix, name);
+        if let Some(why) = refuse_name(name) {
+            return Err(TreeError::hostile(&path, why));
+        }
+        if !names.insert(name) {
+            return Err(TreeError::hostile(&path, "it is there twice"));
+        }
+        if entries.len() >= MAX_ENTRIES {
+            return Err(too_large("more than 5 million entries"));
+        }
+        let kind = kind_of(item.mode);
+        entries.push(Entry { path: path.clone(), kind, id: id_of(item.oid) });
+        if kind == EntryKind::Folder {
+            list_into(repository, item.oid, &path, depth + 1, entries)?;
+        }
+    }
+    Ok(())
+}
+
+/// Finds the entry at `path` below a tree whose bytes are `root`.
+pub(super) fn find(
+    repository: &gix::Repository,
+    hash: gix::hash::Kind,
+    root: &[u8],
+    path: &[u8],
+) -> Result<Option<(EntryKind, gix::ObjectId)>, TreeError> {
+    let mut buffer;
+    let mut tree = root;
+    let mut parts = path.split(|byte| *byte == b'/').peekable();
+    while let Some(part) = parts.next() {
+        let found =
+            TreeRefIter::from_bytes(tree, hash).filter_map(Result::ok).find(|item| item.filename == part);
+        let Some(found) = found else { return Ok(None) };
+        let (kind, id) = (kind_of(found.mode), found.oid.to_owned());
+        if parts.peek().is_none() {
+            return Ok(Some((kind, id)));
+        }
+        if kind != EntryKind::Folder {
+            return Ok(None);
+        }
+        let mut next = Vec::new();
+        load(repository, &id, &mut next, &|| format!("a folder on the way to `{}`", show(path)))?;
+        buffer = next;
+        tree = &buffer;
+    }
+    Ok(None)
+}
+
+/// `prefix` and `name` with a slash between them.
+pub(super) fn join(prefix: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut path = Vec::with_capacity(prefix.len() + 1 + name.len());
+    path.extend_from_slice(prefix);
+    if !prefix.is_empty() {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+    path
+}

@@ -1,0 +1,295 @@
+//! The index, and the tracked files of the working tree as they stand. What is tracked is decided by the index alone;
+//! untracked files are found in `untracked`. Reads the index and the files, writes nothing.
+#![forbid(unsafe_code)]
+
+use crate::tree::descent::{Descent, is_gone, open_root, split};
+use crate::tree::error::{TreeError, below, detail, show};
+use crate::tree::kept::Keeper;
+use crate::tree::listing::Leaf;
+use crate::tree::{EntryKind, objects, untracked};
+use gix::index::entry::{Flags, Mode, Stat, stat};
+use rustix::fd::{AsFd as _, BorrowedFd};
+use rustix::fs::{AtFlags, FileType, OFlags, openat, readlinkat, statat};
+use rustix::io::Errno;
+use std::fs::File;
+use std::num::NonZero;
+use std::path::Path;
+
+/// Index entries that one thread looks after at least; below that a thread costs more than it saves.
+const SHARE: usize = 2000;
+
+/// Files of the index as `git write-tree` takes them: entries that were only announced (`git add -N`) are left out.
+pub(super) fn index(repository: &gix::Repository) -> Result<Vec<Leaf>, TreeError> {
+    if repository.workdir().is_none() {
+        return Err(TreeError::Bare(repository.git_dir().to_owned()));
+    }
+    let index = read_index(repository)?;
+    let mut leaves = Vec::with_capacity(index.entries().len());
+    for entry in index.entries() {
+        if entry.mode == Mode::DIR {
+            expand(repository, entry.path(&index), &entry.id, &mut leaves)?;
+        } else if !entry.flags.contains(Flags::INTENT_TO_ADD) {
+            leaves.push(as_indexed(entry, entry.path(&index)));
+        }
+    }
+    Ok(leaves)
+}
+
+/// Files of the working tree as `git add -A` would take them.
+pub(super) fn working_tree(
+    repository: &gix::Repository,
+    keeper: &Keeper<'_>,
+) -> Result<Vec<Leaf>, TreeError> {
+    let Some(workdir) = repository.workdir() else {
+        return Err(TreeError::Bare(repository.git_dir().to_owned()));
+    };
+    let index = read_index(repository)?;
+    let root = open_root(workdir).map_err(|error| TreeError::io("open", workdir, error))?;
+    let rules = Rules::new(repository)?;
+    let scan = Scan { root: root.as_fd(), workdir, index: &index, keeper, rules };
+    let mut leaves = scan.tracked()?;
+    for entry in index.entries().iter().filter(|entry| entry.mode == Mode::DIR) {
+        expand(repository, entry.path(&index), &entry.id, &mut leaves)?;
+    }
+    leaves.extend(untracked::leaves(repository, root.as_fd(), workdir, &index, keeper)?);
+    Ok(leaves)
+}
+
+fn read_index(repository: &gix::Repository) -> Result<gix::worktree::Index, TreeError> {
+    let index = repository
+        .index_or_empty()
+        .map_err(|error| TreeError::Index { path: repository.index_path(), detail: detail(&error) })?;
+    match index.entries().iter().find(|entry| entry.stage_raw() != 0) {
+        Some(entry) => Err(TreeError::Conflict(show(entry.path(&index)))),
+        None => Ok(index),
+    }
+}
+
+/// A sparse index holds whole folders that are not checked out; they stand as they are.
+fn expand(
+    repository: &gix::Repository,
+    path: &[u8],
+    id: &gix::oid,
+    leaves: &mut Vec<Leaf>,
+) -> Result<(), TreeError> {
+    let prefix = path.strip_suffix(b"/").unwrap_or(path);
+    for entry in objects::list(repository, id, prefix)? {
+        if entry.kind != EntryKind::Folder {
+            leaves.push(Leaf { id: super::git_id(&entry.id)?, path: entry.path, kind: entry.kind });
+        }
+    }
+    Ok(())
+}
+
+fn as_indexed(entry: &gix::index::Entry, path: &[u8]) -> Leaf {
+    Leaf { path: path.to_vec(), kind: indexed_kind(entry), id: entry.id }
+}
+
+fn indexed_kind(entry: &gix::index::Entry) -> EntryKind {
+    match entry.mode {
+        Mode::FILE_EXECUTABLE => EntryKind::Executable,
+        Mode::SYMLINK => EntryKind::Symlink,
+        Mode::COMMIT => EntryKind::Submodule,
+        _ => EntryKind::File,
+    }
+}
+
+/// How the repository's configuration wants files compared with the index.
+struct Rules {
+    stat: stat::Options,
+    trusts_executable_bit: bool,
+    has_symlinks: bool,
+    /// In a sparse checkout, a file that is there although its entry says it is not counts as any other.
+    sparse: bool,
+}
+
+impl Rules {
+    fn new(repository: &gix::Repository) -> Result<Self, TreeError> {
+        let failed = |error: gix::Error| TreeError::Open {
+            start: repository.git_dir().to_owned(),
+            detail: detail(&error),
+        };
+        let files = repository.filesystem_options().map_err(failed)?;
+        let config = repository.config_snapshot();
+        Ok(Self {
+            stat: repository.stat_options().map_err(failed)?,
+            trusts_executable_bit: files.executable_bit,
+            has_symlinks: files.symlink,
+            sparse: config.boolean("core.sparseCheckout").unwrap_or(false)
+                && !config.boolean("sparse.expectFilesOutsideOfPatterns").unwrap_or(false),
+        })
+    }
+}
+
+/// One look at all tracked files.
+struct Scan<'a> {
+    root: BorrowedFd<'a>,
+    workdir: &'a Path,
+    index: &'a gix::index::State,
+    keeper: &'a Keeper<'a>,
+    rules: Rules,
+}
+
+impl Scan<'_> {
+    fn tracked(&self) -> Result<Vec<Leaf>, TreeError> {
+        let entries = self.index.entries();
+        let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(4);
+        let share = entries.len().div_ceil(threads).max(SHARE);
+        if entries.len() <= share {
+            return self.part(entries);
+        }
+        std::thread::scope(|scope| {
+            let running: Vec<_> =
+                entries.chunks(share).map(|part| scope.spawn(move || self.part(part))).collect();
+            let mut leaves = Vec::with_capacity(entries.len());
+            let mut failure = None;
+            // Every thread is joined, also after a failure: the caller may fork later.
+            for thread in running {
+                match thread.join() {
+                    Ok(Ok(part)) => leaves.extend(part),
+                    Ok(Err(error)) => failure = failure.or(Some(error)),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            failure.map_or(Ok(leaves), Err)
+        })
+    }
+
+    fn part(&self, entries: &[gix::index::Entry]) -> Result<Vec<Leaf>, TreeError> {
+        let mut descent = Descent::new(self.root);
+        let mut leaves = Vec::with_capacity(entries.len());
+        for entry in entries.iter().filter(|entry| entry.mode != Mode::DIR) {
+            leaves.extend(self.entry(&mut descent, entry)?);
+        }
+        Ok(leaves)
+    }
+
+    /// The entry as it stands on disk; `None` if it is gone.
+    fn entry(&self, descent: &mut Descent<'_>, entry: &gix::index::Entry) -> Result<Option<Leaf>, TreeError> {
+        let path: &[u8] = entry.path(self.index);
+        let stands = entry.flags.contains(Flags::ASSUME_VALID);
+        let skipped = entry.flags.contains(Flags::SKIP_WORKTREE);
+        if stands || (skipped && !self.rules.sparse) {
+            return Ok(Some(as_indexed(entry, path)));
+        }
+        let (folder, name) = split(path);
+        let found = descent
+            .folder(folder)
+            .and_then(|folder| Ok((folder, statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?)));
+        let (folder, found) = match found {
+            Ok(found) => found,
+            Err(error) if is_gone(error) => return Ok(skipped.then(|| as_indexed(entry, path))),
+            Err(error) => return Err(TreeError::io("look at", below(self.workdir, path), error)),
+        };
+        let kind = match FileType::from_raw_mode(found.st_mode) {
+            FileType::Directory if entry.mode == Mode::COMMIT => return Ok(Some(as_indexed(entry, path))),
+            // The files of a folder that took a file's place are found as untracked ones.
+            FileType::Directory => return Ok(None),
+            FileType::RegularFile => self.kind(entry, found.st_mode),
+            FileType::Symlink => EntryKind::Symlink,
+            other => return Err(special(below(self.workdir, path), other)),
+        };
+        if entry.mode != Mode::COMMIT && self.is_unchanged(entry, kind, &found) {
+            return Ok(Some(Leaf { path: path.to_vec(), kind, id: entry.id }));
+        }
+        let place = below(self.workdir, path);
+        let is_link = FileType::from_raw_mode(found.st_mode) == FileType::Symlink;
+        // An announced entry carries the id of the empty blob without vouching that it exists.
+        let known = (!entry.flags.contains(Flags::INTENT_TO_ADD)).then_some(&*entry.id);
+        let id = take(folder, name, is_link, self.keeper, &Taken { known, path, place: &place })?;
+        Ok(Some(Leaf { path: path.to_vec(), kind, id }))
+    }
+
+    fn kind(&self, entry: &gix::index::Entry, mode: u32) -> EntryKind {
+        match entry.mode {
+            Mode::SYMLINK if !self.rules.has_symlinks => EntryKind::Symlink,
+            Mode::FILE | Mode::FILE_EXECUTABLE if !self.rules.trusts_executable_bit => indexed_kind(entry),
+            _ if self.rules.trusts_executable_bit => file_kind(mode),
+            _ => EntryKind::File,
+        }
+    }
+
+    /// Whether the index vouches that the file has not changed since its id was made, by git's own rules: the recorded
+    /// state of the inode is the same and older than the index itself, so that no edit can hide in its time stamp.
+    fn is_unchanged(&self, entry: &gix::index::Entry, kind: EntryKind, found: &rustix::fs::Stat) -> bool {
+        let is_link = kind == EntryKind::Symlink;
+        if entry.flags.contains(Flags::INTENT_TO_ADD) || is_link != (entry.mode == Mode::SYMLINK) {
+            return false;
+        }
+        // git marks entries that it is unsure of by a size of zero.
+        let is_unsure =
+            entry.stat.size == 0 && entry.id != gix::ObjectId::empty_blob(self.index.object_hash());
+        !is_unsure
+            && entry.stat.matches(&stat_of(found), self.rules.stat)
+            && !entry.stat.is_racy(self.index.timestamp(), self.rules.stat)
+    }
+}
+
+/// The inode's state as an index records it: the low 32 bits of everything (gitformat-index(5)).
+fn stat_of(found: &rustix::fs::Stat) -> Stat {
+    let time = |secs: i64, nanos: i64| stat::Time { secs: low(secs), nsecs: low(nanos) };
+    Stat {
+        mtime: time(found.st_mtime, nanos(found.st_mtime_nsec)),
+        ctime: time(found.st_ctime, nanos(found.st_ctime_nsec)),
+        dev: low_unsigned(found.st_dev),
+        ino: low_unsigned(found.st_ino),
+        uid: found.st_uid,
+        gid: found.st_gid,
+        size: low(found.st_size),
+    }
+}
+
+/// Nanoseconds are signed or not depending on the architecture, and always below a thousand million.
+fn nanos(value: impl TryInto<i64>) -> i64 {
+    value.try_into().unwrap_or(0)
+}
+
+fn low(value: i64) -> u32 {
+    u32::try_from(value & 0xffff_ffff).unwrap_or(0)
+}
+
+fn low_unsigned(value: u64) -> u32 {
+    u32::try_from(value & 0xffff_ffff).unwrap_or(0)
+}
+
+/// git looks at the owner's permission only.
+pub(super) fn file_kind(mode: u32) -> EntryKind {
+    if mode & 0o100 == 0 { EntryKind::File } else { EntryKind::Executable }
+}
+
+pub(super) fn special(path: std::path::PathBuf, kind: FileType) -> TreeError {
+    let what = match kind {
+        FileType::Fifo => "a named pipe",
+        FileType::Socket => "a socket",
+        FileType::BlockDevice => "a block device",
+        FileType::CharacterDevice => "a character device",
+        _ => "a special file",
+    };
+    TreeError::Special { path, what }
+}
+
+/// What is known of a file whose content is taken.
+pub(super) struct Taken<'a> {
+    pub(super) known: Option<&'a gix::oid>,
+    pub(super) path: &'a [u8],
+    pub(super) place: &'a Path,
+}
+
+/// Takes the content of a file, or the target of a link, and gives its id.
+pub(super) fn take(
+    folder: BorrowedFd<'_>,
+    name: &[u8],
+    is_link: bool,
+    keeper: &Keeper<'_>,
+    taken: &Taken<'_>,
+) -> Result<gix::ObjectId, TreeError> {
+    let failed = |error: Errno| TreeError::io("read", taken.place, error);
+    if is_link {
+        let target = readlinkat(folder, name, Vec::new()).map_err(failed)?;
+        return keeper.keep(target.into_bytes(), taken.known, taken.path);
+    }
+    // Without waiting, so that a pipe that took the file's place a moment ago does not hold us up.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let mut file = File::from(openat(folder, name, flags, rustix::fs::Mode::empty()).map_err(failed)?);
+    keeper.keep_file(&mut file, taken.known, taken.path, taken.place)
+}
