@@ -3,6 +3,18 @@
 
 use std::time::Duration;
 
+/// In what form answers are given on stdout.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Format {
+    /// For people: the check's own output as it comes, one line of verdict on stderr.
+    #[default]
+    Human,
+    /// One result object.
+    Json,
+    /// Events, one a line, then the result.
+    Jsonl,
+}
+
 /// Which of the check's two streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stream {

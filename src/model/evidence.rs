@@ -92,6 +92,26 @@ impl Tally {
     }
 }
 
+/// What the store has under one key.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Found {
+    /// Executions on record that passed and that failed.
+    pub tally: Tally,
+    /// The newest sound record of an execution that passed or failed.
+    pub latest: Option<Stored>,
+    /// What was found broken on the way and counts as absent, a sentence each.
+    pub damage: Vec<String>,
+}
+
+/// A record and its number.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Stored {
+    /// Goes up with every execution on record; the only order that counts.
+    pub id: i64,
+    /// The record.
+    pub evidence: Evidence,
+}
+
 /// How an answer came about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -106,4 +126,50 @@ pub enum CacheUse {
     Off,
     /// Waited for the same check that was already running.
     Joined,
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A record with something in every field, for the tests of the rooms that pass records on.
+    pub(crate) fn evidence() -> Evidence {
+        Evidence {
+            version: EVIDENCE_VERSION,
+            key: format!("b3:{}", "0".repeat(64)),
+            tree: "4b825dc642cb6eb9a060e54bf8d69288fbee4904".to_owned(),
+            commit: None,
+            dirty: false,
+            cwd: ".".to_owned(),
+            outcome: Outcome::Passed,
+            exit: Some(0),
+            signal: None,
+            reason: None,
+            at: "2026-03-11T09:14:22Z".to_owned(),
+            secs: 22.6,
+            usage: Usage::default(),
+            summary: Some("ok  internal/auth  41 tests".to_owned()),
+            tests: Some(TestCounts { passed: 41, failed: 0, skipped: 0 }),
+            tail: "ok\n".to_owned(),
+            output_bytes: 3,
+            output_digest: format!("b3:{}", "1".repeat(64)),
+            policy: ("hermetic".to_owned(), format!("b3:{}", "2".repeat(64))),
+            runner: ("go".to_owned(), format!("b3:{}", "3".repeat(64)), "go1.27.3 linux/amd64".to_owned()),
+            clock: ("ticking".to_owned(), "2026-01-01T00:00:00Z".to_owned()),
+            level: "full".to_owned(),
+            layers: BTreeMap::from([
+                (Layer::User, LayerState::Enforced),
+                (Layer::Time, LayerState::Unavailable("no time namespaces".to_owned())),
+            ]),
+            host: ("linux".to_owned(), "x86_64".to_owned()),
+        }
+    }
+
+    #[test]
+    fn a_record_reads_back_and_refuses_what_it_does_not_know() {
+        let text = serde_json::to_string(&evidence()).unwrap();
+        assert_eq!(serde_json::from_str::<Evidence>(&text).unwrap(), evidence());
+        let more = text.replacen('{', "{\"verdict\":true,", 1);
+        assert!(serde_json::from_str::<Evidence>(&more).is_err());
+    }
 }

@@ -132,3 +132,20 @@ pub struct Visible {
     /// Why it is allowed.
     pub why: String,
 }
+
+/// Limits given on the command line, in place of the policy's own; they may widen as well as tighten.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Overrides {
+    /// Wall time.
+    pub timeout: Option<Duration>,
+    /// Memory of all processes together; given, it must be enforced.
+    pub memory: Option<Bytes>,
+    /// Processes and threads; given, it must be enforced.
+    pub pids: Option<u64>,
+    /// Thousandths of a processor; given, it must be enforced.
+    pub cpus_milli: Option<u32>,
+    /// Bytes that may be written to each writable place.
+    pub disk: Option<Bytes>,
+    /// Bytes of output.
+    pub output: Option<Bytes>,
+}

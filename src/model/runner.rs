@@ -22,6 +22,23 @@ pub struct Runner {
     pub env: BTreeMap<String, String>,
     /// Further host paths that its commands need.
     pub visible: Vec<Visible>,
+    /// Downloaded packages of the caller that are shown read-only where they exist.
+    pub caches: Vec<SharedCache>,
+}
+
+/// A folder of downloaded packages in the caller's home, shown read-only.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SharedCache {
+    /// The variable that says where the tool's folder is, such as `CARGO_HOME`.
+    pub variable: String,
+    /// The tool's folder below the caller's home where the variable is not set.
+    pub folder: PathBuf,
+    /// What of the tool's folder is shown.
+    pub below: PathBuf,
+    /// Where it is shown.
+    pub inside: PathBuf,
+    /// Why it is allowed.
+    pub why: String,
 }
 
 /// How a runner finds its toolchain on this machine.
@@ -37,7 +54,11 @@ pub struct ToolchainRule {
     pub bin: Option<PathBuf>,
     /// A file below the root whose first line says the version.
     pub version_file: Option<PathBuf>,
-    /// The kind of shim that the program may be (`rustup`), resolved to what it would run.
+    /// Files below the root whose contents identify the toolchain; `*` stands for one folder's name.
+    pub identified_by: Vec<PathBuf>,
+    /// A folder below the root that holds one folder named for the platform, such as `linux_amd64`.
+    pub platform_folder: Option<PathBuf>,
+    /// The kind of shim that the program may be (`rustup`, `pyenv`), resolved to what it would run.
     pub shim: Option<String>,
 }
 

@@ -15,10 +15,9 @@ impl Bytes {
     /// # Errors
     /// Says what is wrong with the text and what is accepted.
     pub fn parse(text: &str) -> Result<Self, String> {
-        text.trim()
-            .parse::<bytesize::ByteSize>()
-            .map(|size| Self(size.as_u64()))
-            .map_err(|_| format!("`{text}` is not a size; write a number with a unit, such as `512MiB` or `4GiB`"))
+        text.trim().parse::<bytesize::ByteSize>().map(|size| Self(size.as_u64())).map_err(|_| {
+            format!("`{text}` is not a size; write a number with a unit, such as `512MiB` or `4GiB`")
+        })
     }
 }
 
@@ -39,9 +38,13 @@ impl fmt::Display for Bytes {
 /// Says what is wrong with the text and what is accepted.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     match humantime::parse_duration(text.trim()) {
-        Ok(duration) if duration.is_zero() => Err(format!("`{text}` is no time at all; a limit is longer than zero")),
+        Ok(duration) if duration.is_zero() => {
+            Err(format!("`{text}` is no time at all; a limit is longer than zero"))
+        }
         Ok(duration) => Ok(duration),
-        Err(_) => Err(format!("`{text}` is not a duration; write a number with a unit, such as `90s`, `10m` or `1h 30m`")),
+        Err(_) => Err(format!(
+            "`{text}` is not a duration; write a number with a unit, such as `90s`, `10m` or `1h 30m`"
+        )),
     }
 }
 
@@ -49,6 +52,32 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 #[must_use]
 pub fn show_duration(duration: Duration) -> String {
     humantime::format_duration(duration).to_string()
+}
+
+/// Reads a number of processors, `2` or `1.5`, into thousandths of one.
+///
+/// # Errors
+/// Says what is wrong with the text and what is accepted.
+pub fn parse_cpus(text: &str) -> Result<u32, String> {
+    let problem = || {
+        format!("`{text}` is not a number of processors; write one from 0.01 to 1024, such as `2` or `1.5`")
+    };
+    let (whole, fraction) = text.trim().split_once('.').unwrap_or((text.trim(), "0"));
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole) || !digits(fraction) || fraction.len() > 3 {
+        return Err(problem());
+    }
+    let milli =
+        whole.parse::<u32>().ok().filter(|whole| *whole <= 1024).zip(format!("{fraction:0<3}").parse().ok());
+    let milli = milli.map(|(whole, fraction): (u32, u32)| whole * 1000 + fraction);
+    milli.filter(|milli| (10..=1_024_000).contains(milli)).ok_or_else(problem)
+}
+
+/// Prints thousandths of a processor so that [`parse_cpus`] reads them back.
+#[must_use]
+pub fn show_cpus(milli: u32) -> String {
+    let text = format!("{}.{:03}", milli / 1000, milli % 1000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// Reads an RFC 3339 instant into seconds since 1970.
@@ -86,6 +115,23 @@ mod tests {
         assert!(Bytes::parse("4 bananas").is_err_and(|text| text.contains("4 bananas")));
         assert_eq!(parse_duration("10m"), Ok(Duration::from_secs(600)));
         assert!(parse_duration("0s").is_err());
+        for (text, milli) in [
+            ("2", Some(2000)),
+            ("1.5", Some(1500)),
+            ("0.01", Some(10)),
+            ("0", None),
+            ("", None),
+            ("1.", None),
+            ("-1", None),
+            ("1e3", None),
+            ("9999999999", None),
+        ] {
+            assert_eq!(parse_cpus(text).ok(), milli, "{text}");
+        }
+        assert_eq!(
+            (show_cpus(1500), show_cpus(2000), show_cpus(10)),
+            ("1.5".into(), "2".into(), "0.01".into())
+        );
         assert!(parse_duration("soon").is_err());
         assert_eq!(parse_instant("2026-01-01T00:00:00Z"), Ok(1_767_225_600));
         assert_eq!(show_instant(1_767_225_600), "2026-01-01T00:00:00Z");

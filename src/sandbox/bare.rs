@@ -39,6 +39,7 @@ pub(super) fn grants(plan: &Plan) -> Grants {
 
 /// Runs the supervisor of this level in a process just forked from the launcher; ends the process.
 pub(super) fn run(plan: &Plan, channels: Channels, launcher: i32) -> ! {
+    channels.close_all_else();
     let Channels { launcher: to_launcher, init, stdout, stderr, null } = channels;
     let done = prepare(plan, launcher)
         .and_then(|scratch| serve(plan, Streams { null, stdout, stderr, listener: None }, &init, &to_launcher).map(|()| scratch))

@@ -3,7 +3,8 @@
 #![forbid(unsafe_code)]
 
 use crate::sandbox::wire::MESSAGE_MAX;
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use crate::sandbox::sys;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
@@ -24,6 +25,15 @@ pub(super) struct Channels {
     pub(super) stderr: OwnedFd,
     /// The check's standard input: /dev/null.
     pub(super) null: OwnedFd,
+}
+
+impl Channels {
+    /// Closes whatever else the launcher had open: a lock or a file that lived on here would outlive the launcher.
+    pub(super) fn close_all_else(&self) {
+        let kept = [&self.launcher, &self.init, &self.stdout, &self.stderr, &self.null].map(AsRawFd::as_raw_fd);
+        // Without close_range (before Linux 5.9) they close when this process ends, soon after the launcher.
+        drop(sys::keep_only(&kept));
+    }
 }
 
 /// A connected pair of message sockets, closed on exec.

@@ -23,6 +23,7 @@ const UPTIME_AT_START: i64 = 100;
 
 /// Runs the supervisor in a process just forked from the launcher; ends the process.
 pub(super) fn run(plan: &Plan, channels: Channels, launcher: i32) -> ! {
+    channels.close_all_else();
     let Channels { launcher: to_launcher, init: to_init, stdout, stderr, null } = channels;
     let ended = build(plan, launcher).and_then(|built| {
         let (listener, from_command) = if built.clock.is_some() {

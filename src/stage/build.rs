@@ -74,8 +74,7 @@ fn write_files(
     sink: &mut dyn Sink,
 ) -> Result<Size, StageError> {
     let total = u64::try_from(files.len()).unwrap_or(u64::MAX);
-    let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(4);
-    if threads == 1 || files.len() <= BATCH {
+    if files.len() <= BATCH {
         let mut size = Size::default();
         for batch in files.chunks(BATCH) {
             size.add(writer.files(batch)?);
@@ -83,6 +82,7 @@ fn write_files(
         }
         return Ok(size);
     }
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(4);
     let next = AtomicUsize::new(0);
     let stopped = AtomicBool::new(false);
     let writers: Vec<Writer<'_>> = (0..threads).map(|_| writer.again(snapshot.reader())).collect();

@@ -6,11 +6,13 @@
 mod build;
 mod error;
 mod place;
+mod upkeep;
 #[cfg(test)]
 mod tests;
 
 pub use crate::stage::error::StageError;
 pub use crate::stage::place::sweep_stale;
+pub use crate::stage::upkeep::{LAYER_BYTES, InUse, in_use, remove_unused};
 
 use crate::model::event::Sink;
 use crate::stage::place::{Builder, Place};

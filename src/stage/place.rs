@@ -66,6 +66,11 @@ fn parse_meta(text: &str, boot_id: &str) -> Option<Size> {
     (lines.next() == Some("")).then_some(Size { files, bytes })
 }
 
+/// Bytes of file content that a layer holds, from the text of its meta file, whatever boot it was made under.
+pub(super) fn bytes_of(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix("bytes ")?.parse().ok())
+}
+
 /// A folder that a layer is made in.
 pub(super) struct Builder {
     root: PathBuf,
@@ -143,17 +148,22 @@ impl Builder {
         match renameat_with(CWD, &self.path, CWD, &place.path, RenameFlags::NOREPLACE) {
             Ok(()) => Ok(Taken::Ours),
             Err(Errno::EXIST) => {
-                renameat_with(CWD, &self.path, CWD, &place.path, RenameFlags::EXCHANGE)?;
-                Ok(Taken::Replaced)
+                match renameat_with(CWD, &self.path, CWD, &place.path, RenameFlags::EXCHANGE) {
+                    Ok(()) => Ok(Taken::Replaced),
+                    Err(Errno::INVAL | Errno::NOSYS) => self.rename_plainly(place),
+                    Err(error) => Err(error.into()),
+                }
             }
-            // Not every file system knows the flags (renameat2(2)); a plain rename replaces nothing but an empty folder.
-            Err(Errno::INVAL | Errno::NOSYS) => {
-                remove(&place.path);
-                std::fs::rename(&self.path, &place.path)?;
-                Ok(Taken::Ours)
-            }
+            Err(Errno::INVAL | Errno::NOSYS) => self.rename_plainly(place),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Not every file system knows the flags of renameat2(2); without them a rename replaces nothing but an empty folder.
+    fn rename_plainly(&self, place: &Place) -> std::io::Result<Taken> {
+        remove(&place.path);
+        std::fs::rename(&self.path, &place.path)?;
+        Ok(Taken::Ours)
     }
 
     pub(super) fn discard(self) {

@@ -37,7 +37,7 @@ pub(super) fn leaves(folder: &Path, keeper: &Keeper<'_>) -> Result<Vec<Leaf>, Tr
             let found = statat(&fd, name.as_slice(), AtFlags::SYMLINK_NOFOLLOW)
                 .map_err(|error| TreeError::io("look at", &place, error))?;
             let taken = Taken { known: None, path: &path, place: &place };
-            let id = take(fd.as_fd(), &name, is_link, keeper, &taken)?;
+            let Some(id) = take(fd.as_fd(), &name, is_link, keeper, &taken)? else { continue };
             let kind = if is_link { EntryKind::Symlink } else { file_kind(found.st_mode) };
             leaves.push(Leaf { path, kind, id });
         }

@@ -2,10 +2,10 @@
 //! the answer does not need: no index, no listing of references, no configuration but the repository's own.
 #![forbid(unsafe_code)]
 
-use crate::tree::error::{TreeError, detail};
+use crate::tree::error::{TreeError, detail, show};
 use crate::tree::objects::{Peeled, peel};
 use gix::revision::plumbing::Spec;
-use gix::revision::spec::parse::Error as RevisionError;
+use gix::revision::spec::parse::{Error as RevisionError, ObjectKindHint, Options};
 use std::path::Path;
 
 /// Options under which every repository is opened.
@@ -59,6 +59,9 @@ fn explain_open(start: &Path, error: &gix::Error) -> TreeError {
     if nowhere {
         return TreeError::NotARepository(start.to_owned());
     }
+    if let Err(error) = std::fs::read_dir(start) {
+        return TreeError::io("open the folder", start, error);
+    }
     TreeError::Open { start: start.to_owned(), detail: detail(error) }
 }
 
@@ -82,7 +85,7 @@ pub(super) fn resolve(repository: &gix::Repository, revision: &str) -> Result<Pe
         return Err(unknown("it is empty"));
     }
     let whole = lengthen(repository, plain)?;
-    let spec = repository.rev_parse(whole.as_str()).map_err(|error| explain_revision(revision, &error))?;
+    let spec = parse(repository, &whole).map_err(|error| explain_revision(revision, &error))?;
     let Spec::Include(id) = *spec else {
         return Err(unknown("it names a range, not one tree"));
     };
@@ -92,6 +95,13 @@ pub(super) fn resolve(repository: &gix::Repository, revision: &str) -> Result<Pe
         peeled.commit = None;
     }
     Ok(peeled)
+}
+
+/// Of several objects that a short id may mean, those that lead to a tree are meant, as with every command of git that
+/// wants one.
+fn parse<'a>(repository: &'a gix::Repository, text: &str) -> Result<gix::revision::Spec<'a>, gix::Error> {
+    let options = Options { object_kind_hint: Some(ObjectKindHint::Treeish), ..Options::default() };
+    gix::revision::Spec::from_bstr(text, repository, options)
 }
 
 /// Completes the short id that a revision of a SHA-256 repository begins with. The library takes ids of up to 40 digits
@@ -132,23 +142,29 @@ fn lengthen(repository: &gix::Repository, revision: &str) -> Result<String, Tree
 }
 
 fn explain_revision(revision: &str, error: &gix::Error) -> TreeError {
-    let revision = revision.to_owned();
+    let unknown = |detail: String| TreeError::UnknownRevision { revision: revision.to_owned(), detail };
+    let mut innermost = String::new();
     for cause in error.iter_errors() {
         match cause.downcast_ref() {
             Some(RevisionError::AmbiguousPrefix { candidates, .. }) => {
                 let candidates = candidates.iter().map(|(id, info)| format!("{id} ({info})")).collect();
-                return TreeError::Ambiguous { revision, candidates };
+                return TreeError::Ambiguous { revision: revision.to_owned(), candidates };
             }
-            Some(RevisionError::MissingReference { name }) if name.starts_with(b"refs/heads/") => {
-                return TreeError::UnknownRevision {
-                    revision,
-                    detail: format!("`{name}` has no commit yet"),
-                };
+            Some(RevisionError::MissingReference { name }) => {
+                let name = show(name);
+                // HEAD leads to a branch that the first commit will make.
+                let is_unborn = name.starts_with("refs/heads/") && !revision.contains(&name);
+                return unknown(match is_unborn {
+                    true => format!("`{name}` has no commit yet"),
+                    false => format!("there is no branch, tag or object `{name}`"),
+                });
             }
             _ => {}
         }
+        innermost = cause.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
     }
-    TreeError::UnknownRevision { revision, detail: detail(error) }
+    // What the parser was doing is of no use to who asked; what it came upon in the end is.
+    unknown(innermost)
 }
 
 /// The commit and tree that HEAD stands for; `None` before the first commit.

@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use crate::tree::descent::{is_gone, open_folder};
-use crate::tree::error::{TreeError, below};
+use crate::tree::error::{TreeError, below, detail};
 use crate::tree::kept::Keeper;
 use crate::tree::listing::Leaf;
 use crate::tree::objects::join;
@@ -49,9 +49,13 @@ pub(super) fn leaves(
     index: &gix::index::State,
     keeper: &Keeper<'_>,
 ) -> Result<Vec<Leaf>, TreeError> {
-    let rules = rules(repository, workdir, index)?;
+    let files = repository.filesystem_options().map_err(|error| TreeError::Open {
+        start: repository.git_dir().to_owned(),
+        detail: detail(&error),
+    })?;
+    let rules = rules(repository, workdir, index, files.ignore_case)?;
     let mut walk =
-        Walk { repository, workdir, index, keeper, rules, leaves: Vec::new(), waiting: Vec::new() };
+        Walk { repository, workdir, index, keeper, files, rules, leaves: Vec::new(), waiting: Vec::new() };
     walk.waiting.push(Vec::new());
     while let Some(folder) = walk.waiting.pop() {
         match open_folder(root, &folder) {
@@ -67,6 +71,7 @@ fn rules(
     repository: &gix::Repository,
     workdir: &Path,
     index: &gix::index::State,
+    folds_case: bool,
 ) -> Result<gix::worktree::Stack, TreeError> {
     let mut buffer = Vec::new();
     let parse = state::ignore::ParseIgnore { support_precious: false };
@@ -74,7 +79,7 @@ fn rules(
         .map_err(|error| TreeError::io("read", repository.common_dir().join("info/exclude"), error))?;
     let source = state::ignore::Source::WorktreeThenIdMappingIfNotSkipped;
     let ignore = state::Ignore::new(gix::ignore::Search::default(), exclude, None, source, parse);
-    let folds_case = repository.filesystem_options().is_ok_and(|options| options.ignore_case);
+
     Ok(gix::worktree::Stack::from_state_and_ignore_case(
         workdir,
         folds_case,
@@ -89,6 +94,7 @@ struct Walk<'a> {
     workdir: &'a Path,
     index: &'a gix::index::State,
     keeper: &'a Keeper<'a>,
+    files: gix::fs::Capabilities,
     rules: gix::worktree::Stack,
     leaves: Vec<Leaf>,
     waiting: Vec<Vec<u8>>,
@@ -152,11 +158,10 @@ impl Walk<'_> {
         };
         let is_link = kind == FileType::Symlink;
         let taken = Taken { known: None, path: &path, place: &place };
-        let id = take(fd.as_fd(), name, is_link, self.keeper, &taken)?;
-        let trusts = self.repository.filesystem_options().is_ok_and(|options| options.executable_bit);
+        let Some(id) = take(fd.as_fd(), name, is_link, self.keeper, &taken)? else { return Ok(()) };
         let kind = match is_link {
             true => EntryKind::Symlink,
-            false if trusts => file_kind(found.st_mode),
+            false if self.files.executable_bit => file_kind(found.st_mode),
             false => EntryKind::File,
         };
         self.leaves.push(Leaf { path, kind, id });

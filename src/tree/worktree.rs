@@ -16,7 +16,7 @@ use std::num::NonZero;
 use std::path::Path;
 
 /// Index entries that one thread looks after at least; below that a thread costs more than it saves.
-const SHARE: usize = 2000;
+const SHARE: usize = 1000;
 
 /// Files of the index as `git write-tree` takes them: entries that were only announced (`git add -N`) are left out.
 pub(super) fn index(repository: &gix::Repository) -> Result<Vec<Leaf>, TreeError> {
@@ -133,11 +133,12 @@ struct Scan<'a> {
 impl Scan<'_> {
     fn tracked(&self) -> Result<Vec<Leaf>, TreeError> {
         let entries = self.index.entries();
-        let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(4);
-        let share = entries.len().div_ceil(threads).max(SHARE);
-        if entries.len() <= share {
+        // Asking for the number of processors reads several files, which is too dear for a small tree.
+        if entries.len() <= SHARE {
             return self.part(entries);
         }
+        let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(4);
+        let share = entries.len().div_ceil(threads).max(SHARE);
         std::thread::scope(|scope| {
             let running: Vec<_> =
                 entries.chunks(share).map(|part| scope.spawn(move || self.part(part))).collect();
@@ -197,7 +198,7 @@ impl Scan<'_> {
         // An announced entry carries the id of the empty blob without vouching that it exists.
         let known = (!entry.flags.contains(Flags::INTENT_TO_ADD)).then_some(&*entry.id);
         let id = take(folder, name, is_link, self.keeper, &Taken { known, path, place: &place })?;
-        Ok(Some(Leaf { path: path.to_vec(), kind, id }))
+        Ok(id.map(|id| Leaf { path: path.to_vec(), kind, id }))
     }
 
     fn kind(&self, entry: &gix::index::Entry, mode: u32) -> EntryKind {
@@ -275,21 +276,27 @@ pub(super) struct Taken<'a> {
     pub(super) place: &'a Path,
 }
 
-/// Takes the content of a file, or the target of a link, and gives its id.
+/// Takes the content of a file, or the target of a link, and gives its id; `None` if it vanished a moment ago.
 pub(super) fn take(
     folder: BorrowedFd<'_>,
     name: &[u8],
     is_link: bool,
     keeper: &Keeper<'_>,
     taken: &Taken<'_>,
-) -> Result<gix::ObjectId, TreeError> {
+) -> Result<Option<gix::ObjectId>, TreeError> {
     let failed = |error: Errno| TreeError::io("read", taken.place, error);
     if is_link {
-        let target = readlinkat(folder, name, Vec::new()).map_err(failed)?;
-        return keeper.keep(target.into_bytes(), taken.known, taken.path);
+        return match readlinkat(folder, name, Vec::new()) {
+            Ok(target) => keeper.keep(target.into_bytes(), taken.known, taken.path).map(Some),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(failed(error)),
+        };
     }
     // Without waiting, so that a pipe that took the file's place a moment ago does not hold us up.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let mut file = File::from(openat(folder, name, flags, rustix::fs::Mode::empty()).map_err(failed)?);
-    keeper.keep_file(&mut file, taken.known, taken.path, taken.place)
+    match openat(folder, name, flags, rustix::fs::Mode::empty()) {
+        Ok(fd) => keeper.keep_file(&mut File::from(fd), taken.known, taken.path, taken.place).map(Some),
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(failed(error)),
+    }
 }

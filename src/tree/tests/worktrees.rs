@@ -262,3 +262,48 @@ fn files_and_folders_of_a_tree_are_found() {
         }
     }
 }
+
+#[test]
+fn a_tree_large_enough_for_several_threads_is_the_same() {
+    fn moves_between_threads<T: Send>() {}
+    moves_between_threads::<crate::tree::Snapshot>();
+    moves_between_threads::<crate::tree::BlobReader>();
+    let repo = Repo::new(&[]);
+    for number in 0..2500 {
+        repo.write(&format!("d{}/{number}", number % 50), number.to_string());
+    }
+    repo.commit();
+    assert!(!repo.resolve(&Source::WorkingTree).unwrap().identity().dirty);
+    for number in (0..2500).step_by(100) {
+        repo.write(&format!("d{}/{number}", number % 50), "edited");
+    }
+    std::fs::remove_dir_all(repo.path().join("d7")).unwrap();
+    assert_eq!(tree(&repo.resolve(&Source::WorkingTree).unwrap()), repo.added());
+}
+
+#[test]
+fn what_cannot_be_read_or_stored_is_named() {
+    let repo = Repo::new(&[]);
+    repo.write("tracked", "1");
+    repo.commit();
+    std::fs::remove_file(repo.path().join("tracked")).unwrap();
+    make_fifo(&repo.path().join("tracked"));
+    let error = repo.resolve(&Source::WorkingTree).unwrap_err();
+    assert!(matches!(&error, TreeError::Special { path, .. } if path.ends_with("tracked")), "{error}");
+    std::fs::remove_file(repo.path().join("tracked")).unwrap();
+    repo.write(".GIT/config", "x");
+    let error = repo.resolve(&Source::WorkingTree).unwrap_err();
+    assert!(matches!(error, TreeError::Hostile { .. }), "{error}");
+    std::fs::remove_dir_all(repo.path().join(".GIT")).unwrap();
+    repo.write("locked/file", "x");
+    std::fs::set_permissions(repo.path().join("locked"), PermissionsExt::from_mode(0o000)).unwrap();
+    // Root may read everything.
+    if !rustix::process::geteuid().is_root() {
+        let error = repo.resolve(&Source::WorkingTree).unwrap_err();
+        assert!(error.to_string().contains("locked"), "{error}");
+    }
+    std::fs::set_permissions(repo.path().join("locked"), PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::write(repo.path().join(".git/index"), "rubbish").unwrap();
+    let error = repo.resolve(&Source::Index).unwrap_err();
+    assert!(matches!(&error, TreeError::Index { path, .. } if path.ends_with("index")), "{error}");
+}

@@ -1,0 +1,323 @@
+//! Reads a runner from TOML and chooses the one for a command. Where its toolchain lies on a machine is
+//! `toolchain`'s.
+#![forbid(unsafe_code)]
+
+use crate::catalogue::document::{Section, Source};
+use crate::catalogue::policy::{check_path, visible};
+use crate::catalogue::{CatalogueError, names_in, read, unknown};
+use crate::model::runner::{Runner, SharedCache, ToolchainRule};
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+
+/// The runner for commands that no other serves.
+const FALLBACK: &str = "generic";
+
+/// The runners that come with checkrun.
+const BUILT_IN: [(&str, &str); 3] = [
+    (FALLBACK, include_str!("../../runners/generic.toml")),
+    ("go", include_str!("../../runners/go.toml")),
+    ("rust", include_str!("../../runners/rust.toml")),
+];
+
+/// Shims that `toolchain` knows how to look behind.
+const SHIMS: [(&str, &str); 2] = [("rustup", "rustup"), ("pyenv", "pyenv")];
+
+/// All runners: the built-in ones, then `runners/*.toml` of the user's configuration by name.
+///
+/// # Errors
+/// A file that cannot be read or does not parse, or one that has the name of a built-in runner.
+pub fn runners(config: Option<&Path>) -> Result<Vec<Runner>, CatalogueError> {
+    let mut runners = Vec::with_capacity(BUILT_IN.len());
+    for (name, text) in BUILT_IN {
+        let file = format!("runners/{name}.toml");
+        runners.push(parse(name, Source { file: &file, text })?);
+    }
+    let Some(folder) = config.map(|config| config.join("runners")) else { return Ok(runners) };
+    for name in names_in(&folder)? {
+        let path = folder.join(format!("{name}.toml"));
+        if BUILT_IN.iter().any(|(known, _)| *known == name) {
+            return Err(CatalogueError::Reserved { kind: "runner", name, path });
+        }
+        let text = read(&path)?;
+        runners.push(parse(&name, Source { file: &path.display().to_string(), text: &text })?);
+    }
+    Ok(runners)
+}
+
+/// The runner that was asked for, else the one that serves the command's first word, else `generic`.
+///
+/// # Errors
+/// Nothing has the name asked for, or two runners serve the word.
+pub fn choose_runner<'r>(
+    runners: &'r [Runner],
+    first_word: &[u8],
+    asked: Option<&str>,
+) -> Result<&'r Runner, CatalogueError> {
+    let known = || runners.iter().map(|runner| runner.name.clone()).collect::<Vec<_>>();
+    let named = |name: &str| runners.iter().find(|runner| runner.name == name);
+    if let Some(name) = asked {
+        return named(name).ok_or_else(|| unknown("runner", name, &known()));
+    }
+    // `/opt/go/bin/go` is as much a `go` as `go` is.
+    let word = first_word.rsplit(|byte| *byte == b'/').next().unwrap_or(first_word);
+    let mut serving =
+        runners.iter().filter(|runner| runner.serves.iter().any(|served| served.as_bytes() == word));
+    match (serving.next(), serving.next()) {
+        (Some(first), Some(second)) => Err(CatalogueError::TwoRunners {
+            word: String::from_utf8_lossy(word).into_owned(),
+            first: first.name.clone(),
+            second: second.name.clone(),
+        }),
+        (Some(runner), None) => Ok(runner),
+        (None, _) => named(FALLBACK).ok_or_else(|| unknown("runner", FALLBACK, &known())),
+    }
+}
+
+/// The word that says what a command is about: its program, or for `sh -c STRING` and `env A=B …` the first word of
+/// what they start. Only a guess at which toolchain is wanted; the command is executed as it stands.
+#[must_use]
+pub fn first_word(argv: &[Vec<u8>]) -> Vec<u8> {
+    let Some(program) = argv.first() else { return Vec::new() };
+    let name = program.rsplit(|byte| *byte == b'/').next().unwrap_or(program);
+    let is_assignment = |word: &[u8]| {
+        let name = word.split(|byte| *byte == b'=').next().unwrap_or(word);
+        name.len() < word.len()
+            && !name.is_empty()
+            && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+    };
+    match (name, argv) {
+        (b"sh" | b"bash" | b"dash", [_, flag, script, ..])
+            if flag.starts_with(b"-") && flag.ends_with(b"c") && !flag.starts_with(b"--") =>
+        {
+            let mut words = script.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+            let found = words.find(|word| !is_assignment(word));
+            let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"._+-/".contains(byte);
+            found.filter(|word| word.iter().all(plain)).map_or_else(|| program.clone(), <[u8]>::to_vec)
+        }
+        (b"env", [_, rest @ ..]) => rest
+            .iter()
+            .find(|word| !is_assignment(word))
+            .filter(|word| !word.starts_with(b"-"))
+            .unwrap_or(program)
+            .clone(),
+        _ => program.clone(),
+    }
+}
+
+/// Reads one runner.
+fn parse(name: &str, source: Source<'_>) -> Result<Runner, CatalogueError> {
+    let table = source.parse()?;
+    let root = Section::root(
+        source,
+        &table,
+        &["format", "description", "serves", "toolchain", "env", "cache", "visible"],
+    )?;
+    Ok(Runner {
+        name: name.to_owned(),
+        description: root.needed_text("description", "one sentence for people")?.to_owned(),
+        serves: serves(&root)?,
+        toolchain: toolchain(&root)?,
+        env: environment(&root)?,
+        visible: visible(&root, "visible")?,
+        caches: caches(&root)?,
+    })
+}
+
+fn serves(root: &Section<'_, '_>) -> Result<Vec<String>, CatalogueError> {
+    let words = root.texts("serves")?;
+    match words.iter().find(|word| word.is_empty() || word.contains(['/', '\0'])) {
+        Some(word) => Err(root.fail("serves", format!("`{word}` is not the bare name of a command"))),
+        None => Ok(words.into_iter().map(str::to_owned).collect()),
+    }
+}
+
+fn toolchain(root: &Section<'_, '_>) -> Result<ToolchainRule, CatalogueError> {
+    let accepted = [
+        "program",
+        "root_holds",
+        "inside",
+        "bin",
+        "version_file",
+        "identified_by",
+        "platform_folder",
+        "shim",
+    ];
+    let Some(section) = root.section("toolchain", &accepted)? else { return Ok(ToolchainRule::default()) };
+    let below = |key: &str| section.parsed(key, |text| check_below(text).map(|()| PathBuf::from(text)));
+    let all_below = |key: &str| -> Result<Vec<PathBuf>, CatalogueError> {
+        let paths = section.texts(key)?;
+        paths
+            .iter()
+            .map(|text| {
+                check_below(text).map(|()| PathBuf::from(text)).map_err(|problem| section.fail(key, problem))
+            })
+            .collect()
+    };
+    let rule = ToolchainRule {
+        program: section.text("program")?.map(str::to_owned),
+        root_holds: all_below("root_holds")?.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
+        inside: section.parsed("inside", |text| check_path(text).map(|()| PathBuf::from(text)))?,
+        bin: below("bin")?,
+        version_file: below("version_file")?,
+        identified_by: all_below("identified_by")?,
+        platform_folder: below("platform_folder")?,
+        shim: section.word("shim", &SHIMS)?.map(str::to_owned),
+    };
+    if rule.root_holds.is_empty() {
+        // Without a root there is nothing for these to be below of.
+        for key in ["inside", "bin", "version_file", "identified_by", "platform_folder"] {
+            if section.has(key) {
+                return Err(section.fail(key, "means something only together with `root_holds`"));
+            }
+        }
+    }
+    Ok(rule)
+}
+
+/// Paths below a toolchain's root: relative, plain.
+fn check_below(text: &str) -> Result<(), String> {
+    let mut parts = Path::new(text).components().peekable();
+    if parts.peek().is_some()
+        && parts.all(|part| matches!(part, Component::Normal(_)))
+        && !text.contains('\0')
+    {
+        Ok(())
+    } else {
+        Err(format!("`{text}` is not a plain path below the root: it is relative and has no `.` or `..`"))
+    }
+}
+
+fn environment(root: &Section<'_, '_>) -> Result<BTreeMap<String, String>, CatalogueError> {
+    let Some(section) = root.section("env", &[])? else { return Ok(BTreeMap::new()) };
+    let mut env = BTreeMap::new();
+    for name in section.keys() {
+        if name.is_empty() || name.contains(['=', '\0']) {
+            return Err(section.fail(name, "is not the name of a variable"));
+        }
+        // Where checkrun itself decides, a runner's word would be lost or would break the sandbox's promises.
+        if matches!(name, "PATH" | "HOME" | "USER" | "LOGNAME" | "TZ" | "LANG" | "SOURCE_DATE_EPOCH") {
+            return Err(section.fail(name, "is set by checkrun itself"));
+        }
+        let value = section.text(name)?.unwrap_or_default();
+        if value.contains('\0') {
+            return Err(section.fail(name, "holds a NUL, which no variable can"));
+        }
+        env.insert(name.to_owned(), value.to_owned());
+    }
+    Ok(env)
+}
+
+fn caches(root: &Section<'_, '_>) -> Result<Vec<SharedCache>, CatalogueError> {
+    let read = |section: &Section<'_, '_>| {
+        let below = |key: &str, what: &str| {
+            let text = section.needed_text(key, what)?;
+            check_below(text).map(|()| PathBuf::from(text)).map_err(|problem| section.fail(key, problem))
+        };
+        let inside = section.needed_text("inside", "where it is shown, an absolute path")?;
+        check_path(inside).map_err(|problem| section.fail("inside", problem))?;
+        Ok(SharedCache {
+            variable: section.needed_text("variable", "a variable such as `CARGO_HOME`")?.to_owned(),
+            folder: below("folder", "the tool's folder below the home folder")?,
+            below: below("below", "the part of the tool's folder that is shown")?,
+            inside: PathBuf::from(inside),
+            why: section.needed_text("why", "the reason why this is allowed, as a sentence")?.to_owned(),
+        })
+    };
+    root.sections("cache", &["variable", "folder", "below", "inside", "why"])?.iter().map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::expand_runner;
+
+    fn read(text: &str) -> Result<Runner, String> {
+        parse("x", Source { file: "x.toml", text }).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn built_in_runners_read_back_what_they_expand_to() {
+        for runner in runners(None).unwrap() {
+            let text = expand_runner(&runner);
+            let again = parse(&runner.name, Source { file: "expanded", text: &text }).unwrap();
+            assert_eq!(again, runner, "{text}");
+        }
+    }
+
+    #[test]
+    fn commands_find_their_runner() {
+        let mut all = runners(None).unwrap();
+        let chosen = |all: &[Runner], word: &str, asked| {
+            choose_runner(all, word.as_bytes(), asked)
+                .map(|runner| runner.name.clone())
+                .map_err(|error| error.to_string())
+        };
+        for (word, asked, name) in [
+            ("go", None, "go"),
+            ("/opt/go/bin/go", None, "go"),
+            ("cargo", None, "rust"),
+            ("make", None, "generic"),
+            ("make", Some("go"), "go"),
+            ("", None, "generic"),
+        ] {
+            assert_eq!(chosen(&all, word, asked).as_deref(), Ok(name), "{word}");
+        }
+        assert!(chosen(&all, "go", Some("gp")).unwrap_err().contains("no runner is named `gp`"));
+        let twin = Runner { name: "twin".to_owned(), serves: vec!["go".to_owned()], ..all[0].clone() };
+        all.push(twin);
+        assert_eq!(chosen(&all, "go", None).unwrap_err(), "the runners `go` and `twin` both serve `go`");
+    }
+
+    #[test]
+    fn the_first_word_looks_behind_shells_and_env() {
+        for (argv, word) in [
+            (vec!["go", "test"], "go"),
+            (vec!["sh", "-c", "go build ./... && go vet ./..."], "go"),
+            (vec!["bash", "-euc", "X=1 cargo test"], "cargo"),
+            (vec!["sh", "-c", "\"$X\" y"], "sh"),
+            (vec!["sh", "-c", ""], "sh"),
+            (vec!["sh", "script"], "sh"),
+            (vec!["env", "A=b", "go", "vet"], "go"),
+            (vec!["env", "-i", "go"], "env"),
+            (vec!["env"], "env"),
+            (vec![], ""),
+        ] {
+            let bytes: Vec<Vec<u8>> = argv.iter().map(|word| word.as_bytes().to_vec()).collect();
+            assert_eq!(String::from_utf8(first_word(&bytes)).unwrap(), word, "{argv:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        for (text, expected) in [
+            ("format = 1\n", "x.toml:1:1: key `description`: is missing"),
+            (
+                "format = 1\ndescription = \"d\"\nserve = []",
+                "x.toml:3:1: key `serve`: no such key; did you mean `serves`?",
+            ),
+            ("format = 1\ndescription = \"d\"\nserves = [\"a/b\"]", "not the bare name"),
+            (
+                "format = 1\ndescription = \"d\"\nserves = [1]",
+                "x.toml:3:11: key `serves`: takes a list of texts",
+            ),
+            (
+                "format = 1\ndescription = \"d\"\n[toolchain]\nbin = \"bin\"",
+                "only together with `root_holds`",
+            ),
+            ("format = 1\ndescription = \"d\"\n[toolchain]\nroot_holds = [\"../x\"]", "not a plain path"),
+            (
+                "format = 1\ndescription = \"d\"\n[toolchain]\nshim = \"asdf\"",
+                "key `toolchain.shim`: `asdf` is not known",
+            ),
+            ("format = 1\ndescription = \"d\"\n[env]\nPATH = \"/x\"", "set by checkrun itself"),
+            ("format = 1\ndescription = \"d\"\n[env]\nX = 1", "takes a text in quotes, not the number 1"),
+            (
+                "format = 1\ndescription = \"d\"\n[[cache]]\nvariable = \"X\"",
+                "key `cache[0].inside`: is missing",
+            ),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(expected), "{text:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Every option and its help, as clap reads them. What they come to is in `request`.
+#![forbid(unsafe_code)]
+
+use crate::model::event::Format;
+use crate::model::units::{Bytes, parse_cpus, parse_duration};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Examples come first: they are what people look for.
+const EXAMPLES: &str = "\
+Examples:
+  checkrun -- go test ./...                         the working tree as it stands
+  checkrun --tree HEAD~2 -- make check              an earlier commit
+  checkrun -c 'go build ./... && go vet ./...'      a command as one string
+  checkrun --format json --cached-only -- go test   answer from the cache or exit 125
+  checkrun explain -- go test ./...                 would this hit, and if not, why";
+
+const STATUS: &str = "\
+Exit status: the command's own; 124 it ran past its timeout; 125 checkrun could not decide; 126 or 127 the command \
+cannot be executed or is not found; 128+N it died of signal N; 130 or 143 checkrun itself was stopped.";
+
+/// Tells whether a command passes on an exact git tree: sandboxed, recorded, answered from the cache when it may
+#[derive(Debug, Parser)]
+#[command(
+    name = "checkrun",
+    version,
+    before_help = EXAMPLES,
+    after_help = STATUS,
+    override_usage = "checkrun [OPTIONS] -- CMD [ARG]...\n       checkrun COMMAND [OPTIONS]",
+    disable_help_subcommand = true,
+    subcommand_value_name = "COMMAND",
+    max_term_width = 110
+)]
+pub(super) struct Cli {
+    #[command(flatten)]
+    pub(super) global: GlobalArgs,
+    #[command(flatten)]
+    pub(super) run: RunArgs,
+    #[command(subcommand)]
+    pub(super) command: Option<Command>,
+}
+
+/// Options that every command has.
+#[derive(Debug, Args)]
+pub(super) struct GlobalArgs {
+    /// Act as if started in DIR
+    #[arg(short = 'C', value_name = "DIR", global = true, help_heading = "Everywhere")]
+    pub(super) directory: Option<PathBuf>,
+    /// Form of what is printed on stdout
+    #[arg(long, value_enum, default_value_t = FormatName::Human, hide_default_value = true, value_name = "FORMAT",
+        global = true, help_heading = "Everywhere")]
+    pub(super) format: FormatName,
+    /// Say less on stderr
+    #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = "Everywhere")]
+    pub(super) quiet: bool,
+    /// Say more on stderr
+    #[arg(short, long, global = true, help_heading = "Everywhere")]
+    pub(super) verbose: bool,
+}
+
+/// `--format`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(super) enum FormatName {
+    /// For people
+    Human,
+    /// One JSON object
+    Json,
+    /// JSON events, one a line, then the result
+    Jsonl,
+}
+
+impl From<FormatName> for Format {
+    fn from(name: FormatName) -> Self {
+        match name {
+            FormatName::Human => Self::Human,
+            FormatName::Json => Self::Json,
+            FormatName::Jsonl => Self::Jsonl,
+        }
+    }
+}
+
+/// The commands besides the check itself.
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Check one command on one tree; the word may be left out
+    #[command(override_usage = "checkrun [run] [OPTIONS] -- CMD [ARG]...")]
+    Run(RunArgs),
+    /// Results on record, newest first
+    Log {
+        /// Only those of this tree: any git revision
+        #[arg(long, value_name = "REV")]
+        tree: Option<String>,
+    },
+    /// One record, with the end of its output
+    Show {
+        /// Its key or its id
+        #[arg(value_name = "KEY|ID")]
+        record: String,
+        /// Print the whole output instead, exact bytes
+        #[arg(long)]
+        log: bool,
+    },
+    /// Would this check hit; if not, what differs from the nearest record
+    #[command(override_usage = "checkrun explain [OPTIONS] -- CMD [ARG]...")]
+    Explain(CheckArgs),
+    /// The policies there are, or one in full as it is on this machine
+    Policies {
+        /// Show this one in full: a name or a file
+        #[arg(value_name = "NAME|FILE")]
+        name: Option<String>,
+    },
+    /// The runners there are, or one in full as it is on this machine
+    Runners {
+        /// Show this one in full
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+    },
+    /// What this machine's kernel offers, what is missing and how to get it
+    Doctor,
+    /// Make room in the cache
+    Gc {
+        /// Remove the oldest until no more than this is left, such as 2GiB
+        #[arg(long, value_name = "SIZE", value_parser = Bytes::parse)]
+        max_size: Option<Bytes>,
+        /// Remove what is older than this, such as 30d
+        #[arg(long, value_name = "AGE", value_parser = parse_duration)]
+        max_age: Option<Duration>,
+    },
+    /// A completion script for a shell, on stdout
+    Completions {
+        /// The shell
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// The manual page, on stdout
+    Man,
+}
+
+/// A check, and what becomes of its result.
+#[derive(Debug, Args)]
+pub(super) struct RunArgs {
+    #[command(flatten)]
+    pub(super) check: CheckArgs,
+    /// Run even if a result is cached, and store the new one
+    #[arg(long, help_heading = "Cache", conflicts_with_all = ["no_cache", "cached_only"])]
+    pub(super) refresh: bool,
+    /// Neither look in the cache nor store in it
+    #[arg(long, help_heading = "Cache", conflicts_with = "cached_only")]
+    pub(super) no_cache: bool,
+    /// Answer from the cache or exit 125; never run
+    #[arg(long, help_heading = "Cache")]
+    pub(super) cached_only: bool,
+    /// Write the result object to FILE as well, atomically
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(super) output: Option<PathBuf>,
+    /// Write the check's whole output to FILE, up to the output limit
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(super) log: Option<PathBuf>,
+    /// With --format json or jsonl: show the check's output on stderr
+    #[arg(long, help_heading = "Output")]
+    pub(super) show_output: bool,
+}
+
+/// What is checked and how it is confined.
+#[derive(Debug, Args)]
+pub(super) struct CheckArgs {
+    /// The tree to check: any git revision [default: the working tree as it stands]
+    #[arg(long, value_name = "REV", help_heading = "Tree", conflicts_with_all = ["staged", "dir"])]
+    pub(super) tree: Option<String>,
+    /// The index instead of the working tree
+    #[arg(long, help_heading = "Tree", conflicts_with = "dir")]
+    pub(super) staged: bool,
+    /// A plain folder that is in no git repository
+    #[arg(long, value_name = "DIR", help_heading = "Tree")]
+    pub(super) dir: Option<PathBuf>,
+    /// Start the command in this folder of the tree
+    #[arg(long, value_name = "SUBDIR", help_heading = "Tree")]
+    pub(super) cwd: Option<PathBuf>,
+    /// What must be unchanged for an earlier result to answer: the whole tree
+    #[arg(long, value_enum, value_name = "GUARD", default_value_t = GuardName::Exact, help_heading = "Cache")]
+    pub(super) guard: GuardName,
+    /// Sandbox policy: a name or a file [default: hermetic]
+    #[arg(long, value_name = "NAME|FILE", help_heading = "Sandbox")]
+    pub(super) policy: Option<String>,
+    /// Toolchain description [default: by the command's first word, else generic]
+    #[arg(long, value_name = "NAME", help_heading = "Sandbox")]
+    pub(super) runner: Option<String>,
+    /// Pass a variable in, with this value or the caller's own (repeatable)
+    #[arg(long, value_name = "NAME[=VALUE]", help_heading = "Sandbox")]
+    pub(super) env: Vec<OsString>,
+    /// Wall time, such as 10m
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Limits")]
+    pub(super) timeout: Option<Duration>,
+    /// Memory of all processes together, such as 4GiB
+    #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Limits")]
+    pub(super) memory: Option<Bytes>,
+    /// Processors, such as 2 or 1.5
+    #[arg(long, value_name = "N", value_parser = parse_cpus, help_heading = "Limits")]
+    pub(super) cpus: Option<u32>,
+    /// Processes and threads at one time
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Limits")]
+    pub(super) pids: Option<u64>,
+    /// What may be written to each of the tree, the home and the temporary folders
+    #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Limits")]
+    pub(super) disk: Option<Bytes>,
+    /// Output, stdout and stderr together
+    #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Limits")]
+    pub(super) output_limit: Option<Bytes>,
+    /// A pass with fewer than N tests is a failure [N: 1]
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1",
+        value_parser = clap::value_parser!(u64).range(1..), help_heading = "Command")]
+    pub(super) require_tests: Option<u64>,
+    /// The command as one string: split where it is only words and quotes, else run by `sh -c`
+    #[arg(short = 'c', value_name = "STRING", help_heading = "Command", conflicts_with = "command_words")]
+    pub(super) string: Option<OsString>,
+    /// The command and its arguments
+    #[arg(last = true, value_name = "CMD", help_heading = "Command")]
+    pub(super) command_words: Vec<OsString>,
+}
+
+/// `--guard`, as far as it can be asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(super) enum GuardName {
+    /// The whole tree
+    Exact,
+}
+
+/// A size that is not zero.
+fn size(text: &str) -> Result<Bytes, String> {
+    match Bytes::parse(text)? {
+        Bytes(0) => Err(format!("`{text}` is nothing at all; a limit is at least one byte")),
+        size => Ok(size),
+    }
+}

@@ -1,0 +1,267 @@
+//! A request as the rest of the program takes it: parsed words, in types that cannot contradict each other.
+#![forbid(unsafe_code)]
+
+use crate::cli::arguments::{CheckArgs, Cli, Command, GlobalArgs, GuardName, RunArgs};
+use crate::cli::words::{Split, split};
+use crate::cli::{Exit, completions, man, usage};
+use crate::model::check::Guard;
+use crate::model::event::Format;
+use crate::model::policy::Overrides;
+use crate::model::units::Bytes;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A command line that makes sense.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Invocation {
+    /// What every command takes.
+    pub global: Global,
+    /// What is asked.
+    pub request: Request,
+}
+
+/// Options that every command has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Global {
+    /// `-C`.
+    pub directory: Option<PathBuf>,
+    /// `--format`.
+    pub format: Format,
+    /// `-q`.
+    pub quiet: bool,
+    /// `-v`.
+    pub verbose: bool,
+}
+
+/// What is asked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// Check one command on one tree.
+    Run(Box<RunRequest>),
+    /// Results on record.
+    Log {
+        /// Only those of this revision's tree.
+        tree: Option<String>,
+    },
+    /// One record.
+    Show {
+        /// Key or id, as given.
+        record: String,
+        /// The whole output instead.
+        log: bool,
+    },
+    /// Would it hit, and if not, why.
+    Explain(Box<CheckRequest>),
+    /// The policies, or one in full.
+    Policies {
+        /// Name or file.
+        name: Option<String>,
+    },
+    /// The runners, or one in full.
+    Runners {
+        /// Name.
+        name: Option<String>,
+    },
+    /// What this machine offers.
+    Doctor,
+    /// Make room.
+    Gc(Gc),
+    /// A text that the command line's own definitions give: a completion script or the man page.
+    Text(Vec<u8>),
+}
+
+/// How much room to make.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Gc {
+    /// What may be left.
+    pub max_size: Option<Bytes>,
+    /// How old it may be.
+    pub max_age: Option<Duration>,
+}
+
+/// Which tree is meant.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum TreeChoice {
+    /// The working tree as it stands.
+    Working,
+    /// The index.
+    Staged,
+    /// A revision, as given.
+    Revision(String),
+    /// A plain folder.
+    Folder(PathBuf),
+}
+
+/// What part the cache has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CacheMode {
+    /// Look, run on a miss, store.
+    Use,
+    /// Run and store.
+    Refresh,
+    /// Run only.
+    Off,
+    /// Look only.
+    Only,
+}
+
+/// A variable that the caller passes in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PassedVariable {
+    /// Its name: not empty, no `=`.
+    pub name: Vec<u8>,
+    /// Its value; `None` is the caller's own.
+    pub value: Option<Vec<u8>>,
+}
+
+/// What is checked and how it is confined.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CheckRequest {
+    /// Which tree.
+    pub tree: TreeChoice,
+    /// `--cwd`, as given.
+    pub cwd: Option<PathBuf>,
+    /// What must be unchanged.
+    pub guard: Guard,
+    /// `--policy`, as given.
+    pub policy: Option<String>,
+    /// `--runner`, as given.
+    pub runner: Option<String>,
+    /// Variables passed in, in the order given.
+    pub env: Vec<PassedVariable>,
+    /// Limits given.
+    pub overrides: Overrides,
+    /// `--require-tests`.
+    pub require_tests: Option<u64>,
+    /// Program and arguments; never empty, no NUL.
+    pub argv: Vec<Vec<u8>>,
+}
+
+/// Where the output goes besides the standard streams.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OutputRequest {
+    /// `--output`.
+    pub result: Option<PathBuf>,
+    /// `--log`.
+    pub log: Option<PathBuf>,
+    /// `--show-output`.
+    pub show: bool,
+}
+
+/// A check, and what becomes of its result.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RunRequest {
+    /// The check.
+    pub check: CheckRequest,
+    /// What part the cache has.
+    pub cache: CacheMode,
+    /// Where output goes.
+    pub output: OutputRequest,
+}
+
+/// Turns parsed options into a request.
+pub(super) fn invocation(cli: Cli) -> Result<Invocation, Exit> {
+    let global = global(cli.global);
+    let request = match cli.command {
+        None => run(cli.run, global.format)?,
+        Some(Command::Run(args)) => run(args, global.format)?,
+        Some(Command::Explain(args)) => Request::Explain(Box::new(check(args)?)),
+        Some(Command::Log { tree }) => Request::Log { tree },
+        Some(Command::Show { record, log }) => Request::Show { record, log },
+        Some(Command::Policies { name }) => Request::Policies { name },
+        Some(Command::Runners { name }) => Request::Runners { name },
+        Some(Command::Doctor) => Request::Doctor,
+        Some(Command::Gc { max_size, max_age }) => Request::Gc(Gc { max_size, max_age }),
+        Some(Command::Completions { shell }) => Request::Text(completions(shell)),
+        Some(Command::Man) => Request::Text(
+            man().map_err(|error| usage(&format!("cannot write the manual page: {error}"), None))?,
+        ),
+    };
+    Ok(Invocation { global, request })
+}
+
+fn global(args: GlobalArgs) -> Global {
+    Global { directory: args.directory, format: args.format.into(), quiet: args.quiet, verbose: args.verbose }
+}
+
+fn run(args: RunArgs, format: Format) -> Result<Request, Exit> {
+    if args.show_output && format == Format::Human {
+        return Err(usage(
+            "`--show-output` has no effect here: in the human format the output is shown anyway",
+            Some("leave it out, or add `--format json`"),
+        ));
+    }
+    let cache = match (args.refresh, args.no_cache, args.cached_only) {
+        (true, _, _) => CacheMode::Refresh,
+        (_, true, _) => CacheMode::Off,
+        (_, _, true) => CacheMode::Only,
+        _ => CacheMode::Use,
+    };
+    let output = OutputRequest { result: args.output, log: args.log, show: args.show_output };
+    Ok(Request::Run(Box::new(RunRequest { check: check(args.check)?, cache, output })))
+}
+
+fn check(args: CheckArgs) -> Result<CheckRequest, Exit> {
+    let argv = command(args.string, args.command_words)?;
+    let tree = match (args.tree, args.staged, args.dir) {
+        (Some(revision), _, _) => TreeChoice::Revision(revision),
+        (None, true, _) => TreeChoice::Staged,
+        (None, false, Some(folder)) => TreeChoice::Folder(folder),
+        (None, false, None) => TreeChoice::Working,
+    };
+    Ok(CheckRequest {
+        tree,
+        cwd: args.cwd,
+        guard: match args.guard {
+            GuardName::Exact => Guard::Exact,
+        },
+        policy: args.policy,
+        runner: args.runner,
+        env: args.env.into_iter().map(variable).collect::<Result<_, _>>()?,
+        overrides: Overrides {
+            timeout: args.timeout,
+            memory: args.memory,
+            pids: args.pids,
+            cpus_milli: args.cpus,
+            disk: args.disk,
+            output: args.output_limit,
+        },
+        require_tests: args.require_tests,
+        argv,
+    })
+}
+
+fn command(string: Option<OsString>, words: Vec<OsString>) -> Result<Vec<Vec<u8>>, Exit> {
+    let none = || usage("no command to check", Some("it stands after `--`: `checkrun -- go test ./...`"));
+    let argv: Vec<Vec<u8>> = match string.map(OsString::into_vec) {
+        None => words.into_iter().map(OsString::into_vec).collect(),
+        Some(string) => match split(&string) {
+            Split::Words(words) => words,
+            Split::Shell => vec![b"sh".to_vec(), b"-c".to_vec(), string],
+            Split::Nothing => Vec::new(),
+        },
+    };
+    if argv.first().is_none_or(Vec::is_empty) {
+        return Err(none());
+    }
+    // No program can be given one (execve(2)); it can get here only from inside a program that calls us.
+    if argv.iter().any(|word| word.contains(&0)) {
+        return Err(usage("a word of the command holds a NUL byte, which no program can be given", None));
+    }
+    Ok(argv)
+}
+
+fn variable(text: OsString) -> Result<PassedVariable, Exit> {
+    let text = text.into_vec();
+    let (name, value) = match text.iter().position(|byte| *byte == b'=') {
+        None => (text, None),
+        Some(at) => (text[..at].to_vec(), Some(text[at + 1..].to_vec())),
+    };
+    let holds_nul = name.contains(&0) || value.as_ref().is_some_and(|value| value.contains(&0));
+    if name.is_empty() || holds_nul {
+        return Err(usage("`--env` takes NAME or NAME=VALUE, and the name is not empty", None));
+    }
+    Ok(PassedVariable { name, value })
+}

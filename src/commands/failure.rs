@@ -1,0 +1,50 @@
+//! Why a command came to nothing, as it is told: one text, one hint, one status.
+#![forbid(unsafe_code)]
+
+use crate::catalogue::CatalogueError;
+use crate::commands::UNDECIDED;
+use crate::pipeline::PipelineError;
+use crate::report::ReportError;
+use crate::sandbox::SandboxError;
+use crate::store::StoreError;
+use crate::tree::TreeError;
+
+/// Something that could not be decided or done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// What is wrong and where.
+    pub text: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+    /// The exit status.
+    pub status: u8,
+}
+
+impl Failure {
+    /// One with the status "could not decide".
+    pub(super) fn new(text: impl Into<String>, hint: Option<&str>) -> Self {
+        Self { text: text.into(), hint: hint.map(str::to_owned), status: UNDECIDED }
+    }
+}
+
+impl From<PipelineError> for Failure {
+    fn from(error: PipelineError) -> Self {
+        let status = match &error {
+            PipelineError::Interrupted(signal) => u8::try_from(128 + signal).unwrap_or(UNDECIDED),
+            _ => UNDECIDED,
+        };
+        Self { text: error.to_string(), hint: error.hint(), status }
+    }
+}
+
+macro_rules! from_room {
+    ($($error:ty),+) => {
+        $(impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Self { text: error.to_string(), hint: error.hint(), status: UNDECIDED }
+            }
+        })+
+    };
+}
+
+from_room!(CatalogueError, StoreError, TreeError, SandboxError, ReportError);

@@ -1,0 +1,70 @@
+//! The front doors: from parsed words to an exit status. The only place that reads the environment, and the only one
+//! that knows every room; what a check is and how it is run lies behind `pipeline`.
+#![forbid(unsafe_code)]
+
+mod failure;
+mod listing;
+mod records;
+mod run;
+mod session;
+mod upkeep;
+
+pub use failure::Failure;
+pub use session::Session;
+
+use crate::cli::{self, Invocation, Request};
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// checkrun could not decide.
+pub const UNDECIDED: u8 = 125;
+
+/// Does what a command line asks for, the program's name first.
+#[must_use]
+pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
+    let invocation = match cli::parse(args) {
+        Ok(invocation) => invocation,
+        Err(exit) => {
+            // A closed pipe is no reason to complain: nobody reads.
+            let written = if exit.to_stdout {
+                std::io::stdout().write_all(exit.text.as_bytes())
+            } else {
+                std::io::stderr().write_all(exit.text.as_bytes())
+            };
+            drop(written);
+            return ExitCode::from(exit.status);
+        }
+    };
+    let mut session = match Session::new(&invocation) {
+        Ok(session) => session,
+        Err((mut reporter, failure)) => {
+            reporter.failure(&failure.text, failure.hint.as_deref());
+            return ExitCode::from(UNDECIDED);
+        }
+    };
+    match dispatch(invocation, &mut session) {
+        Ok(status) => ExitCode::from(session.checked(status)),
+        Err(failure) => {
+            session.reporter.failure(&failure.text, failure.hint.as_deref());
+            ExitCode::from(failure.status)
+        }
+    }
+}
+
+fn dispatch(invocation: Invocation, session: &mut Session) -> Result<u8, Failure> {
+    match invocation.request {
+        Request::Run(request) => run::run(*request, session),
+        Request::Explain(request) => records::explain(*request, session),
+        Request::Log { tree } => records::log(tree.as_deref(), session),
+        Request::Show { record, log } => records::show(&record, log, session),
+        Request::Policies { name } => listing::policies(name.as_deref(), session),
+        Request::Runners { name } => listing::runners(name.as_deref(), session),
+        Request::Doctor => upkeep::doctor(session),
+        Request::Gc(wanted) => upkeep::gc(wanted, session),
+        Request::Text(text) => {
+            session.reporter.data(&text);
+            Ok(0)
+        }
+    }
+}

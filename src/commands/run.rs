@@ -1,0 +1,102 @@
+//! Door 1: one check.
+#![forbid(unsafe_code)]
+
+use crate::cli::{CacheMode, CheckRequest, RunRequest, TreeChoice};
+use crate::commands::session::{callers_value, from};
+use crate::commands::{Failure, Session};
+use crate::model::evidence::CacheUse;
+use crate::pipeline::{self, Answered, Caching, Prepared, Wish};
+use crate::report::{Answer, Circumstances, write_atomically};
+use crate::tree::Source;
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+/// The policy where none is asked for.
+const DEFAULT_POLICY: &str = "hermetic";
+
+/// Runs or answers one check and tells of it.
+pub(super) fn run(request: RunRequest, session: &mut Session) -> Result<u8, Failure> {
+    let caching = match request.cache {
+        CacheMode::Use => Caching::Use,
+        CacheMode::Refresh => Caching::Refresh,
+        CacheMode::Off => Caching::Off,
+        CacheMode::Only => Caching::Only,
+    };
+    let wish = wish(request.check, &session.start)?;
+    let log = request.output.log.map(|path| from(&session.start, path));
+    let (prepared, answered) =
+        pipeline::check(&wish, caching, &session.around, log, &mut session.reporter)?;
+    let answer = answer(&prepared, &answered);
+    if let Some(path) = request.output.result {
+        write_atomically(&from(&session.start, path), answer.to_json().as_bytes())?;
+    }
+    session.reporter.answer(&answer);
+    let evidence = &answered.evidence;
+    Ok(pipeline::exit_status(evidence.outcome, evidence.exit, evidence.signal, evidence.reason.as_deref()))
+}
+
+/// The result object of an answer.
+pub(super) fn answer(prepared: &Prepared, answered: &Answered) -> Answer {
+    let action = &prepared.action;
+    let mut evidence = answered.evidence.clone();
+    if answered.cache == CacheUse::Hit || answered.cache == CacheUse::Joined {
+        // The tree is the same; where it was taken from this time is the caller's own question.
+        evidence.commit = action.tree.commit.as_ref().map(|commit| commit.hex());
+        evidence.dirty = action.tree.dirty;
+        evidence.policy.0.clone_from(&action.policy.name);
+    }
+    Answer::new(
+        &evidence,
+        &Circumstances {
+            cache: answered.cache,
+            guard: action.guard,
+            scope: action.scope.clone(),
+            touches: action.touches.clone(),
+            argv: action.command.argv.clone(),
+            tally: answered.tally,
+        },
+    )
+}
+
+/// What was asked, in the flow's own terms.
+pub(super) fn wish(request: CheckRequest, start: &Path) -> Result<Wish, Failure> {
+    let mut env = BTreeMap::new();
+    for passed in request.env {
+        // A variable that the caller does not have is absent inside too, which is not the same as empty.
+        let value = passed
+            .value
+            .or_else(|| callers_value(OsStr::from_bytes(&passed.name)).map(OsStringExt::into_vec));
+        if let Some(value) = value {
+            env.insert(passed.name, value);
+        }
+    }
+    let source = match request.tree {
+        TreeChoice::Working => Source::WorkingTree,
+        TreeChoice::Staged => Source::Index,
+        TreeChoice::Revision(revision) => Source::Revision(revision),
+        TreeChoice::Folder(folder) => Source::Folder(folder),
+    };
+    let policy = match request.policy {
+        None => DEFAULT_POLICY.to_owned(),
+        // A file is looked for from where the call is about.
+        Some(name) if name.contains('/') => {
+            let path = start.join(&name);
+            path.to_str().map(str::to_owned).ok_or_else(|| Failure::new(format!("the path of policy `{name}` is not UTF-8"), None))?
+        }
+        Some(name) => name,
+    };
+    Ok(Wish {
+        start: start.to_owned(),
+        source,
+        cwd: request.cwd,
+        guard: request.guard,
+        policy,
+        runner: request.runner,
+        env,
+        overrides: request.overrides,
+        require_tests: request.require_tests,
+        argv: request.argv,
+    })
+}

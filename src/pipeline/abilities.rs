@@ -1,0 +1,81 @@
+//! What the machine offers, probed once per boot, user and surrounding container, and kept beside the records. The
+//! probing itself is `sandbox::probe`'s.
+#![forbid(unsafe_code)]
+
+use crate::model::digest::Digest;
+use crate::sandbox::SandboxError;
+use crate::sandbox::probe::{Abilities, probe};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Layout of the kept answer and of what it is kept under. It goes up with every change of `Abilities`.
+const PROBE_VERSION: &str = "2";
+
+/// This machine, as this process sees it.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    folder: PathBuf,
+}
+
+impl Machine {
+    pub(crate) fn new(cache: &Path) -> Self {
+        Self { folder: cache.join("probe") }
+    }
+
+    /// The kept answer, else a new one. That it cannot be kept is no error.
+    pub(crate) fn abilities(&self) -> Result<Abilities, SandboxError> {
+        let path = self.folder.join(fingerprint().hex());
+        if let Some(known) = fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok()) {
+            return Ok(known);
+        }
+        let found = probe()?;
+        self.keep(&path, &found);
+        Ok(found)
+    }
+
+    /// Probes anew, for `doctor` and after a run that did not get what was promised.
+    pub(crate) fn probe_again(&self) -> Result<Abilities, SandboxError> {
+        let found = probe()?;
+        self.keep(&self.folder.join(fingerprint().hex()), &found);
+        Ok(found)
+    }
+
+    fn keep(&self, path: &Path, found: &Abilities) {
+        let temporary = path.with_extension(std::process::id().to_string());
+        let kept = serde_json::to_vec(found)
+            .map_err(std::io::Error::from)
+            .and_then(|text| fs::create_dir_all(&self.folder).and_then(|()| fs::write(&temporary, text)))
+            .and_then(|()| fs::rename(&temporary, path));
+        if kept.is_err() {
+            drop(fs::remove_file(&temporary));
+        }
+    }
+}
+
+/// Changes with everything that changes what can be had: the boot, the user, the namespaces we are in, our control
+/// group, our own filter, and the program.
+fn fingerprint() -> Digest {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(PROBE_VERSION.as_bytes());
+    hasher.update(env!("CARGO_PKG_VERSION").as_bytes());
+    hasher.update(boot_id().as_bytes());
+    let ids = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    hasher.update(&ids.0.to_le_bytes());
+    hasher.update(&ids.1.to_le_bytes());
+    for namespace in ["user", "mnt", "pid", "net"] {
+        if let Ok(name) = fs::read_link(format!("/proc/self/ns/{namespace}")) {
+            hasher.update(name.as_os_str().as_encoded_bytes());
+        }
+    }
+    hasher.update(&fs::read("/proc/self/cgroup").unwrap_or_default());
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    for line in status.lines().filter(|line| line.starts_with("Seccomp") || line.starts_with("NoNewPrivs") || line.starts_with("CapEff")) {
+        hasher.update(line.as_bytes());
+    }
+    Digest(*hasher.finalize().as_bytes())
+}
+
+/// What tells one boot of the machine from another (random(4), proc(5)).
+pub(crate) fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}

@@ -1,0 +1,314 @@
+//! The flow, on one screen: resolve, key, look up, and on a miss lay out, run, judge, record. Every front door goes
+//! through here; there is no second way to run a check.
+#![forbid(unsafe_code)]
+
+mod abilities;
+mod digests;
+mod prepare;
+mod recording;
+mod runs;
+mod verdict;
+
+pub use prepare::{Prepared, Wish, prepare};
+pub use verdict::exit_status;
+
+use crate::cache::{self, Lookup, MissReason};
+use crate::catalogue::CatalogueError;
+use crate::flight::{Attempt, Flight, FlightError, Leader};
+use crate::logs::LogReader;
+use crate::model::digest::Digest;
+use crate::model::evidence::{CacheUse, Evidence, Found, Stored, Tally};
+use crate::model::event::{Event, Sink, Stream};
+use crate::sandbox::probe::Abilities;
+use crate::sandbox::{Interrupts, SandboxError};
+use crate::stage::StageError;
+use crate::store::{Store, StoreError, StorePaths};
+use crate::toolchain::{Lookup as ToolchainLookup, ToolchainError};
+use crate::tree::TreeError;
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How long one waits at a time for another run of the same check.
+const WAIT_SLICE: Duration = Duration::from_millis(100);
+
+/// What the flow needs to know of where it is; read from the environment by whoever calls it.
+#[derive(Clone, Debug)]
+pub struct Surroundings {
+    /// Where records are.
+    pub store: StorePaths,
+    /// The user's configuration folder, if there is one.
+    pub config: Option<PathBuf>,
+    /// Where toolchains are looked for.
+    pub lookup: ToolchainLookup,
+}
+
+impl Surroundings {
+    /// Where contents of a dirty working tree go that are too many for memory.
+    #[must_use]
+    pub fn scratch(&self) -> PathBuf {
+        self.store.cache.join("scratch")
+    }
+
+    /// What this machine offers, tried anew.
+    ///
+    /// # Errors
+    /// Where nothing can be tried at all.
+    pub fn probe(&self) -> Result<Abilities, SandboxError> {
+        abilities::Machine::new(&self.store.cache).probe_again()
+    }
+}
+
+/// What part the cache has in one check.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Caching {
+    /// Look, run on a miss, store.
+    Use,
+    /// Run and store.
+    Refresh,
+    /// Run only.
+    Off,
+    /// Look only.
+    Only,
+}
+
+/// An answer: the evidence, and how it came about.
+#[derive(Clone, Debug)]
+pub struct Answered {
+    /// What a run showed.
+    pub evidence: Evidence,
+    /// Whether that run was now.
+    pub cache: CacheUse,
+    /// How often the key was seen to pass and to fail.
+    pub tally: Tally,
+}
+
+/// Why no answer can be given.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant is the error of the room it is named for, whose text it shows")]
+pub enum PipelineError {
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    #[error(transparent)]
+    Catalogue(#[from] CatalogueError),
+    #[error(transparent)]
+    Toolchain(#[from] ToolchainError),
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    #[error(transparent)]
+    Stage(#[from] StageError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Flight(#[from] FlightError),
+    /// A path that the policy shows without `optional` is not there.
+    #[error("policy `{policy}` shows {path}, which this machine lacks")]
+    NotVisible { policy: String, path: PathBuf },
+    /// `--cwd` names no folder of the tree.
+    #[error("tree {tree} has no folder `{cwd}`", cwd = cwd.display())]
+    CwdMissing { cwd: PathBuf, tree: String },
+    /// `--cwd` leads out of the tree.
+    #[error("`--cwd {cwd}` leads out of the tree; it is a path below the tree's root", cwd = cwd.display())]
+    CwdOutside { cwd: PathBuf },
+    /// `--cached-only`, and nothing answers.
+    #[error("no earlier result answers: {0}")]
+    NotCached(MissReason),
+    /// A folder of checkrun's own cannot be used.
+    #[error("cannot {what} {path}: {source}", path = path.display())]
+    Folder { what: &'static str, path: PathBuf, source: io::Error },
+    /// A signal came before the check was started.
+    #[error("interrupted by signal {0} before the check was started")]
+    Interrupted(i32),
+    /// The whole output was asked for and cannot be written.
+    #[error("cannot write the output to {path}: {source}", path = path.display())]
+    Output { path: PathBuf, source: io::Error },
+}
+
+impl PipelineError {
+    /// What can be done about it, where that is known.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Tree(error) => error.hint(),
+            Self::Catalogue(error) => error.hint(),
+            Self::Toolchain(error) => error.hint(),
+            Self::Sandbox(error) => error.hint(),
+            Self::Stage(error) => error.hint(),
+            Self::Store(error) => error.hint(),
+            Self::Flight(error) => error.hint(),
+            Self::NotVisible { .. } => Some("mark it `optional = true` in the policy, or install what it holds".to_owned()),
+            Self::CwdMissing { .. } | Self::CwdOutside { .. } => {
+                Some("`git ls-tree -d --name-only -r REV` lists the folders of a tree".to_owned())
+            }
+            Self::NotCached(_) => Some("`checkrun explain` says what differs; without `--cached-only` it is run".to_owned()),
+            Self::Folder { .. } => Some("set CHECKRUN_CACHE_DIR to a folder that this user can write to".to_owned()),
+            Self::Interrupted(_) | Self::Output { .. } => None,
+        }
+    }
+}
+
+/// One check, from the question to the answer.
+///
+/// # Errors
+/// Whatever keeps it from being decided; a check that fails is an answer.
+pub fn check(
+    wish: &Wish,
+    caching: Caching,
+    around: &Surroundings,
+    log: Option<PathBuf>,
+    sink: &mut dyn Sink,
+) -> Result<(Prepared, Answered), PipelineError> {
+    let mut prepared = prepare(wish, around)?;
+    sink.event(Event::Resolved {
+        tree: &prepared.action.tree.tree.hex(),
+        key: &prepared.keyed.key.to_string(),
+    });
+    let found = match caching {
+        Caching::Off => Found::default(),
+        _ => look_up(&prepared, around, sink)?,
+    };
+    match judge(&found, caching, &prepared) {
+        Lookup::Hit(evidence) => {
+            replay(&evidence, around, log, sink)?;
+            let answered = Answered { evidence: *evidence, cache: CacheUse::Hit, tally: found.tally };
+            return Ok((prepared, answered));
+        }
+        Lookup::Miss(reason) if caching == Caching::Only => return Err(PipelineError::NotCached(reason)),
+        Lookup::Miss(_) => {}
+    }
+    let interrupts = Interrupts::take_over().map_err(|source| PipelineError::Folder {
+        what: "watch for signals beside",
+        path: around.store.cache.clone(),
+        source,
+    })?;
+    let lead = match caching {
+        Caching::Off | Caching::Only => None,
+        Caching::Use | Caching::Refresh => match wait_for_lead(&prepared, &found, caching, around, &interrupts, sink)? {
+            Lead::Ours(leader) => Some(leader),
+            Lead::Joined(stored, tally) => {
+                replay(&stored.evidence, around, log, sink)?;
+                let answered = Answered { evidence: stored.evidence, cache: CacheUse::Joined, tally };
+                return Ok((prepared, answered));
+            }
+        },
+    };
+    let ran = runs::run(&mut prepared, caching, around, log, &interrupts, sink)?;
+    drop(lead);
+    Ok((prepared, ran))
+}
+
+/// What is on record, and what was broken on the way.
+fn look_up(prepared: &Prepared, around: &Surroundings, sink: &mut dyn Sink) -> Result<Found, PipelineError> {
+    let Some(reader) = Store::open_reader(&around.store)? else { return Ok(Found::default()) };
+    let found = reader.lookup(prepared.keyed.key, &prepared.keyed.preimage);
+    for damage in &found.damage {
+        sink.event(Event::Warning(damage));
+    }
+    Ok(found)
+}
+
+/// Whether what is on record answers.
+#[must_use]
+pub fn judge(found: &Found, caching: Caching, prepared: &Prepared) -> Lookup {
+    let request = cache::Request {
+        no_cache: caching == Caching::Off,
+        refresh: caching == Caching::Refresh,
+        policy: &prepared.action.policy,
+        level: prepared.action.level,
+        layers: &prepared.action.layers,
+    };
+    cache::judge(found, request)
+}
+
+/// What is on record under the key of a prepared check, for `explain`.
+///
+/// # Errors
+/// The store cannot be used.
+pub fn on_record(prepared: &Prepared, around: &Surroundings) -> Result<Found, PipelineError> {
+    let reader = Store::open_reader(&around.store)?;
+    Ok(reader.map(|reader| reader.lookup(prepared.keyed.key, &prepared.keyed.preimage)).unwrap_or_default())
+}
+
+/// What became of the wish to run a check.
+enum Lead {
+    /// We run it.
+    Ours(Leader),
+    /// Another process ran it while we waited.
+    Joined(Box<Stored>, Tally),
+}
+
+/// Takes the lead, or waits for whoever has it and takes their result. If they die, the lead is ours.
+fn wait_for_lead(
+    prepared: &Prepared,
+    before: &Found,
+    caching: Caching,
+    around: &Surroundings,
+    interrupts: &Interrupts,
+    sink: &mut dyn Sink,
+) -> Result<Lead, PipelineError> {
+    let newest = before.latest.as_ref().map_or(0, |stored| stored.id);
+    let flight = Flight::join(&around.store.locks(), prepared.keyed.key)?;
+    let mut attempt = flight.try_lead()?;
+    let began = Instant::now();
+    let mut waited = false;
+    loop {
+        match attempt {
+            Attempt::Leader(leader) if !waited => return Ok(Lead::Ours(leader)),
+            Attempt::Leader(leader) => {
+                // Whoever led is done or dead; a record that was not there before is theirs.
+                let found = look_up(prepared, around, sink)?;
+                return Ok(match found.latest {
+                    Some(stored) if stored.id > newest && !found.tally.is_flaky() && caching == Caching::Use => {
+                        Lead::Joined(Box::new(stored), found.tally)
+                    }
+                    _ => Lead::Ours(leader),
+                });
+            }
+            Attempt::Busy => {
+                waited = true;
+                sink.event(Event::Waiting { waited: began.elapsed() });
+                if let Some(signal) = interrupts.pending() {
+                    return Err(PipelineError::Interrupted(signal));
+                }
+                attempt = flight.wait(WAIT_SLICE)?;
+            }
+        }
+    }
+}
+
+/// Gives the output of an earlier run again: the whole of it where it is kept, else its end.
+fn replay(
+    evidence: &Evidence,
+    around: &Surroundings,
+    log: Option<PathBuf>,
+    sink: &mut dyn Sink,
+) -> Result<(), PipelineError> {
+    let mut copy = recording::LogCopy::create(log)?;
+    let digest = Digest::parse(&evidence.output_digest);
+    let reader = digest.and_then(|digest| LogReader::open(&around.store.logs(), &digest).transpose());
+    let mut given = false;
+    match reader {
+        Some(Ok(reader)) => {
+            let done = reader.replay(&mut |stream, bytes| {
+                given = true;
+                sink.event(Event::Output(stream, bytes));
+                copy.write(bytes);
+                Ok(())
+            });
+            if let Err(error) = done {
+                sink.event(Event::Warning(&format!("the kept output is damaged: {error}")));
+            }
+        }
+        Some(Err(error)) => sink.event(Event::Warning(&format!("the kept output cannot be read: {error}"))),
+        None if evidence.output_bytes > 0 => {
+            let text = "the kept output is gone; this is its end as recorded";
+            sink.event(Event::Warning(text));
+        }
+        None => {}
+    }
+    if !given && evidence.output_bytes > 0 {
+        sink.event(Event::Output(Stream::Stdout, evidence.tail.as_bytes()));
+        copy.write(evidence.tail.as_bytes());
+    }
+    copy.finish()
+}

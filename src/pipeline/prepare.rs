@@ -1,0 +1,134 @@
+//! From what is asked to what is keyed: tree, policy, runner and machine are looked up and put together into an
+//! action. Nothing is run and nothing is stored here.
+#![forbid(unsafe_code)]
+
+use crate::catalogue::{self, RepositorySettings, SETTINGS_FILE};
+use crate::key::{self, Keyed};
+use crate::model::check::{Action, Command, Guard};
+use crate::model::layer::Layer;
+use crate::model::policy::{Overrides, Policy};
+use crate::pipeline::abilities::Machine;
+use crate::pipeline::digests::KnownDigests;
+use crate::pipeline::{PipelineError, Surroundings};
+use crate::sandbox::plan::planned_layers;
+use crate::sandbox::probe::Abilities;
+use crate::toolchain;
+use crate::tree::{self, Snapshot, Source};
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+/// The largest `.checkrun.toml` that is read, in bytes.
+const SETTINGS_MAX: u64 = 1 << 20;
+
+/// One check as asked for.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// The folder that it is asked in.
+    pub start: PathBuf,
+    /// Which tree.
+    pub source: Source,
+    /// Folder of the tree to start in, as given.
+    pub cwd: Option<PathBuf>,
+    /// What must be unchanged.
+    pub guard: Guard,
+    /// Name or file of the policy.
+    pub policy: String,
+    /// Name of the runner, if one is asked for.
+    pub runner: Option<String>,
+    /// Variables passed in.
+    pub env: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Limits given.
+    pub overrides: Overrides,
+    /// Tests that a pass needs.
+    pub require_tests: Option<u64>,
+    /// Program and arguments.
+    pub argv: Vec<Vec<u8>>,
+}
+
+/// A check that is ready to be looked up or run.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The tree, readable.
+    pub snapshot: Snapshot,
+    /// All that the result depends on.
+    pub action: Action,
+    /// Its key.
+    pub keyed: Keyed,
+    /// What the machine offers.
+    pub(crate) abilities: Abilities,
+    /// Digests of host files that were computed on the way and are worth remembering.
+    pub(crate) digests: KnownDigests,
+}
+
+/// Looks everything up.
+///
+/// # Errors
+/// Whatever is wrong with what was asked: revision, policy, runner, folder, limits that cannot be kept.
+pub fn prepare(wish: &Wish, around: &Surroundings) -> Result<Prepared, PipelineError> {
+    let snapshot = tree::resolve(&wish.start, &wish.source, &around.scratch())?;
+    let policy = policy(wish, &snapshot, around)?;
+    let cwd = folder(wish, &snapshot)?;
+    let runners = catalogue::runners(around.config.as_deref())?;
+    let word = catalogue::first_word(&wish.argv);
+    let runner = catalogue::choose_runner(&runners, &word, wish.runner.as_deref())?;
+    let mut digests = KnownDigests::new(&around.store);
+    let resolved = toolchain::resolve(runner, &word, &policy, &around.lookup, &mut digests)?;
+    let abilities = Machine::new(&around.store.cache).abilities()?;
+    let layers = planned_layers(&policy, &abilities)?;
+    let words: BTreeMap<Layer, &'static str> = layers.iter().map(|(layer, state)| (*layer, state.word())).collect();
+    let action = Action {
+        tree: snapshot.identity().clone(),
+        guard: wish.guard,
+        scope: Vec::new(),
+        touches: Vec::new(),
+        touched: None,
+        command: Command { argv: wish.argv.clone(), cwd, env: wish.env.clone(), require_tests: wish.require_tests },
+        level: policy.level,
+        policy,
+        runner: resolved,
+        layers: words,
+    };
+    let keyed = key::key_of(&action);
+    Ok(Prepared { snapshot, action, keyed, abilities, digests })
+}
+
+/// The policy asked for, tightened by the repository, then with the limits of the command line.
+fn policy(wish: &Wish, snapshot: &Snapshot, around: &Surroundings) -> Result<Policy, PipelineError> {
+    let named = catalogue::policy(&wish.policy, around.config.as_deref())?;
+    for shown in &named.policy.visible {
+        if !shown.optional && std::fs::symlink_metadata(&shown.path).is_err() {
+            return Err(PipelineError::NotVisible { policy: named.policy.name.clone(), path: shown.path.clone() });
+        }
+    }
+    let tightened = match snapshot.read_file(SETTINGS_FILE.as_bytes(), SETTINGS_MAX)? {
+        Some(bytes) => catalogue::tighten(&named.policy, &RepositorySettings::parse(&bytes)?)?,
+        None => named.policy,
+    };
+    Ok(catalogue::apply(&tightened, &wish.overrides))
+}
+
+/// `--cwd` as a path in the tree: no root, no way out, and there.
+fn folder(wish: &Wish, snapshot: &Snapshot) -> Result<Vec<u8>, PipelineError> {
+    let Some(given) = &wish.cwd else { return Ok(Vec::new()) };
+    let mut parts: Vec<&[u8]> = Vec::new();
+    for part in given.components() {
+        match part {
+            Component::Normal(name) => parts.push(name.as_bytes()),
+            Component::CurDir => {}
+            Component::ParentDir if !parts.is_empty() => drop(parts.pop()),
+            _ => return Err(PipelineError::CwdOutside { cwd: given.clone() }),
+        }
+    }
+    let path = parts.join(&b'/');
+    if snapshot.folder_exists(&path) {
+        Ok(path)
+    } else {
+        Err(PipelineError::CwdMissing { cwd: given.clone(), tree: snapshot.identity().tree.short() })
+    }
+}
+
+/// A path of the tree as records print it.
+pub(crate) fn shown_folder(cwd: &[u8]) -> String {
+    if cwd.is_empty() { ".".to_owned() } else { Path::new(std::ffi::OsStr::from_bytes(cwd)).display().to_string() }
+}

@@ -1,0 +1,210 @@
+//! The part of the flow behind a miss: lay the tree out, run, judge, record.
+#![forbid(unsafe_code)]
+
+use crate::key;
+use crate::logs::LogWriter;
+use crate::model::event::{Event, Sink};
+use crate::model::evidence::{CacheUse, EVIDENCE_VERSION, Evidence, Tally};
+use crate::model::outcome::{Observation, Outcome};
+use crate::model::policy::Clock;
+use crate::model::units::show_instant;
+use crate::pipeline::abilities::boot_id;
+use crate::pipeline::prepare::shown_folder;
+use crate::pipeline::recording::{LogCopy, Recorded, Recording};
+use crate::pipeline::verdict::{Verdict, verdict};
+use crate::pipeline::{Answered, Caching, PipelineError, Prepared, Surroundings};
+use crate::sandbox::plan::Plan;
+use crate::sandbox::{self, Interrupts};
+use crate::stage::{self, InUse, Layer, LayerOptions};
+use crate::store::{Bounds, NewRecord, Store, StoreError, Writer};
+use crate::summary::Summary;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How long before the clock's start the files of a tree were last changed, in seconds: more than the two that Go's
+/// test cache and a minute's rounding ask for.
+const MTIME_MARGIN: i64 = 3600;
+/// 1980-01-02, the first day that zip archives can name everywhere.
+const MTIME_FLOOR: i64 = 315_619_200;
+
+/// Runs a prepared check and records it.
+pub(super) fn run(
+    prepared: &mut Prepared,
+    caching: Caching,
+    around: &Surroundings,
+    log: Option<PathBuf>,
+    interrupts: &Interrupts,
+    sink: &mut dyn Sink,
+) -> Result<Answered, PipelineError> {
+    let copy = LogCopy::create(log)?;
+    let stores = caching != Caching::Off;
+    // Opened before the run: a cache that cannot be used is told at once, and not after an hour's work.
+    if stores {
+        drop(Store::open_writer(&around.store)?);
+    }
+    let (layer, _in_use) = lay_out(prepared, around, sink)?;
+    let scratch = RunFolder::make(around)?;
+    let plan = Plan::new(&prepared.action, &prepared.abilities, &layer.path, &scratch.path)?;
+    let kept_log = if stores { LogWriter::new(&around.store.logs()) } else { LogWriter::digest_only() };
+    let summary = Summary::for_runner(&prepared.action.runner.name);
+    let at = now();
+    let mut recording = Recording::new(sink, kept_log, copy, summary);
+    let seen = sandbox::run(&plan, interrupts, &mut recording)?;
+    let recorded = recording.finish()?;
+    let tests = recorded.summary.tests();
+    let verdict = verdict(&seen, tests, prepared.action.command.require_tests);
+    let evidence = evidence(prepared, &seen, verdict, &recorded, at);
+    if evidence.outcome == Outcome::Interrupted {
+        return Ok(answered(evidence, caching, Tally::default()));
+    }
+    if !stores {
+        return Ok(answered(evidence, caching, Tally::default()));
+    }
+    if let Some(failure) = &recorded.kept.failure {
+        sink.event(Event::Warning(&format!("the whole output is not kept: {failure}")));
+    }
+    // Opened again only now: readers are at their fastest while nobody has the database open for writing.
+    let stored = Store::open_writer(&around.store).and_then(|mut writer| {
+        for damage in writer.damage() {
+            sink.event(Event::Warning(damage));
+        }
+        record(&mut writer, prepared, &evidence, at)
+    });
+    Ok(match stored {
+        Ok((evidence, tally)) => answered(evidence, caching, tally),
+        Err(error) => {
+            sink.event(Event::Warning(&format!("the result is not recorded: {error}")));
+            answered(evidence, caching, Tally::default())
+        }
+    })
+}
+
+fn answered(evidence: Evidence, caching: Caching, tally: Tally) -> Answered {
+    let cache = match caching {
+        Caching::Off => CacheUse::Off,
+        Caching::Refresh => CacheUse::Refreshed,
+        Caching::Use | Caching::Only => CacheUse::Miss,
+    };
+    Answered { evidence, cache, tally }
+}
+
+fn lay_out(prepared: &Prepared, around: &Surroundings, sink: &mut dyn Sink) -> Result<(Layer, InUse), PipelineError> {
+    let clock_start = match prepared.action.policy.clock {
+        Clock::Fixed { start, .. } => start,
+        // Real time goes on, so any instant in the past does; a constant keeps the layer.
+        Clock::Host => MTIME_FLOOR + MTIME_MARGIN,
+    };
+    let user = prepared.abilities.user;
+    let options = LayerOptions {
+        root: around.store.cache.join("trees"),
+        mtime: (clock_start - MTIME_MARGIN).max(MTIME_FLOOR),
+        owner: user.switch.then_some((user.uid, user.gid)),
+        boot_id: boot_id(),
+    };
+    loop {
+        let layer = stage::layer(&prepared.snapshot, &options, sink)?;
+        // Another process may remove it between the two; then it is made again.
+        if let Some(in_use) = stage::in_use(&layer.path)? {
+            return Ok((layer, in_use));
+        }
+    }
+}
+
+/// An empty folder for one run, removed with all that is in it when the run is over.
+struct RunFolder {
+    path: PathBuf,
+}
+
+impl RunFolder {
+    fn make(around: &Surroundings) -> Result<Self, PipelineError> {
+        let runs = around.store.cache.join("runs");
+        let path = runs.join(format!("run-{}", std::process::id()));
+        let failed = |source| PipelineError::Folder { what: "make", path: path.clone(), source };
+        std::fs::create_dir_all(&runs).map_err(failed)?;
+        sweep(&runs);
+        std::fs::create_dir(&path).map_err(failed)?;
+        Ok(Self { path })
+    }
+}
+
+impl Drop for RunFolder {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.path));
+    }
+}
+
+/// Removes folders of runs whose process is no more, and our own if a process of the same number left one.
+fn sweep(runs: &std::path::Path) {
+    let Ok(entries) = std::fs::read_dir(runs) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix("run-")?.parse::<u32>().ok());
+        let alive = |pid: u32| std::path::Path::new("/proc").join(pid.to_string()).exists();
+        if pid.is_some_and(|pid| pid == std::process::id() || !alive(pid)) {
+            drop(std::fs::remove_dir_all(entry.path()));
+        }
+    }
+}
+
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(0)
+}
+
+fn evidence(prepared: &Prepared, seen: &Observation, verdict: Verdict, recorded: &Recorded, at: i64) -> Evidence {
+    let action = &prepared.action;
+    let clock = match action.policy.clock {
+        Clock::Fixed { start, mode } => (mode.name().to_owned(), show_instant(start)),
+        Clock::Host => ("host".to_owned(), show_instant(at)),
+    };
+    Evidence {
+        version: EVIDENCE_VERSION,
+        key: prepared.keyed.key.to_string(),
+        tree: action.tree.tree.hex(),
+        commit: action.tree.commit.as_ref().map(|commit| commit.hex()),
+        dirty: action.tree.dirty,
+        cwd: shown_folder(&action.command.cwd),
+        outcome: verdict.outcome,
+        exit: verdict.exit,
+        signal: verdict.signal,
+        reason: verdict.reason,
+        at: show_instant(at),
+        secs: (seen.secs * 1e4).round() / 1e4,
+        usage: seen.usage,
+        summary: recorded.summary.line(),
+        tests: recorded.summary.tests(),
+        tail: recorded.tail.clone(),
+        output_bytes: recorded.kept.bytes,
+        output_digest: recorded.kept.digest.to_string(),
+        policy: (action.policy.name.clone(), key::policy_digest(&action.policy).to_string()),
+        runner: (action.runner.name.clone(), action.runner.digest.to_string(), action.runner.toolchain.clone()),
+        clock,
+        level: seen.enforcement.level.name().to_owned(),
+        layers: seen.enforcement.layers.clone(),
+        host: (std::env::consts::OS.to_owned(), std::env::consts::ARCH.to_owned()),
+    }
+}
+
+/// Stores one execution and what was learnt on the way; makes room now and then.
+fn record(
+    writer: &mut Writer,
+    prepared: &Prepared,
+    evidence: &Evidence,
+    now: i64,
+) -> Result<(Evidence, Tally), StoreError> {
+    let new = NewRecord {
+        evidence,
+        key: prepared.keyed.key,
+        weak: key::weak_key(&prepared.action),
+        command: key::command_key(&prepared.action),
+        preimage: &prepared.keyed.preimage,
+    };
+    let recorded = writer.record(&new)?;
+    if !prepared.digests.new.is_empty() {
+        writer.remember_files(&prepared.digests.new)?;
+    }
+    if Bounds::is_due(recorded.id) {
+        let _ = writer.gc(Bounds::default(), now)?;
+    }
+    Ok((recorded.evidence, recorded.tally))
+}

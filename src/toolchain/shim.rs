@@ -1,0 +1,170 @@
+//! Looks behind programs that only choose which program to run: rustup's and pyenv's shims. Their files are read,
+//! nothing is started; overrides by folder or by environment are not followed.
+#![forbid(unsafe_code)]
+
+use crate::toolchain::program::{self, Found};
+use crate::toolchain::{Lookup, ToolchainError};
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// The program that a shim of this kind would run, or the program itself where it is no shim. `None` where the shim
+/// stands for a program that is not installed.
+pub(super) fn look_behind(
+    found: Found,
+    kind: Option<&str>,
+    lookup: &Lookup,
+) -> Result<Option<Found>, ToolchainError> {
+    match kind {
+        Some("rustup") if is_rustup(&found) => behind_rustup(&found, lookup),
+        Some("pyenv") => behind_pyenv(found, lookup),
+        _ => Ok(Some(found)),
+    }
+}
+
+/// rustup's shims are links to rustup, symbolic or hard.
+fn is_rustup(found: &Found) -> bool {
+    if found.real.file_name() == Some(OsStr::new("rustup")) {
+        return true;
+    }
+    let same = |one: &Path, other: &Path| {
+        let id = |path: &Path| fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
+        id(one).is_some_and(|one| id(other) == Some(one))
+    };
+    same(&found.real, &found.real.with_file_name("rustup"))
+}
+
+fn behind_rustup(found: &Found, lookup: &Lookup) -> Result<Option<Found>, ToolchainError> {
+    let problem = |problem: String| ToolchainError::Shim {
+        program: found.chain.first().unwrap_or(&found.real).clone(),
+        kind: "rustup",
+        problem,
+    };
+    let home = lookup
+        .tool_folder("RUSTUP_HOME", Path::new(".rustup"))
+        .ok_or_else(|| problem("there is no home folder to find its settings in".to_owned()))?;
+    let settings = home.join("settings.toml");
+    let text = read_start(&settings, 64 << 10)
+        .ok_or_else(|| problem(format!("its settings {} cannot be read", settings.display())))?;
+    let name = default_toolchain(&text)
+        .ok_or_else(|| problem(format!("{} names no default toolchain", settings.display())))?;
+    let root = home.join("toolchains").join(name);
+    if !root.is_dir() {
+        return Err(problem(format!("its default toolchain {} is not installed", root.display())));
+    }
+    let shim = found.chain.first().and_then(|path| path.file_name()).unwrap_or_default();
+    Ok(program::follow(&root.join("bin").join(shim)))
+}
+
+/// The value of `default_toolchain` in rustup's settings, which rustup writes itself, one key a line.
+fn default_toolchain(settings: &str) -> Option<&str> {
+    let top = settings.lines().take_while(|line| !line.trim_start().starts_with('['));
+    let value =
+        top.filter_map(|line| line.split_once('=')).find(|(key, _)| key.trim() == "default_toolchain")?.1;
+    let name = value.trim().strip_prefix('"')?.strip_suffix('"')?;
+    // It becomes part of a path.
+    (!name.is_empty() && !name.contains(['/', '\0', '\\']) && !name.starts_with('.')).then_some(name)
+}
+
+/// pyenv's shims are scripts in `ROOT/shims`; which version they run is in `ROOT/version`.
+fn behind_pyenv(found: Found, lookup: &Lookup) -> Result<Option<Found>, ToolchainError> {
+    let Some((folder, name)) = found.chain.first().and_then(|path| path.parent().zip(path.file_name()))
+    else {
+        return Ok(Some(found));
+    };
+    let root = folder.parent().filter(|root| {
+        folder.file_name() == Some(OsStr::new("shims"))
+            && root.join("versions").is_dir()
+            && root.join("libexec").is_dir()
+    });
+    let Some(root) = root else { return Ok(Some(found)) };
+    // Without a version file pyenv means the system's own Python.
+    let versions = read_start(&root.join("version"), 4096).unwrap_or_else(|| "system".to_owned());
+    for version in versions.split_whitespace() {
+        if version == "system" {
+            return Ok(program::find(name, lookup.path.as_deref(), &BTreeSet::from([folder.to_owned()])));
+        }
+        if version.contains(['/', '\0']) || version.starts_with('.') {
+            continue;
+        }
+        if let Some(found) = pyenv_version(&root.join("versions"), version)
+            .and_then(|folder| program::follow(&folder.join("bin").join(name)))
+        {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+/// The folder of a version: of that name, or the newest whose name starts with it and a dot (`3.11` is `3.11.7`).
+fn pyenv_version(versions: &Path, version: &str) -> Option<std::path::PathBuf> {
+    let exact = versions.join(version);
+    if exact.is_dir() {
+        return Some(exact);
+    }
+    let prefix = format!("{version}.");
+    let patch = |name: &str| name.strip_prefix(&prefix)?.parse::<u32>().ok();
+    let entries = fs::read_dir(versions).ok()?.flatten();
+    let newest = entries.filter_map(|entry| patch(entry.file_name().to_str()?)).max()?;
+    Some(versions.join(format!("{prefix}{newest}")))
+}
+
+/// The version of a toolchain that a shim stands for, in words: its folder's name and, for rustup, the date of its
+/// release. Empty where nothing says it.
+pub(super) fn version(root: &Path, kind: Option<&str>) -> String {
+    if kind != Some("rustup") {
+        return String::new();
+    }
+    let manifest = read_start(&root.join("lib/rustlib/multirust-channel-manifest.toml"), 4096);
+    let date = manifest.as_deref().and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("date = \""))?;
+        line.strip_suffix('"')
+    });
+    match (root.file_name().and_then(OsStr::to_str), date) {
+        (Some(name), Some(date)) => format!("{name} of {date}"),
+        _ => String::new(),
+    }
+}
+
+/// The start of a small text file.
+pub(super) fn read_start(path: &Path, most: u64) -> Option<String> {
+    let mut start = Vec::new();
+    File::open(path).ok()?.take(most).read_to_end(&mut start).ok()?;
+    Some(String::from_utf8_lossy(&start).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rustups_settings_are_read() {
+        for (text, name) in [
+            ("version = \"12\"\ndefault_toolchain = \"stable-x\"\n[overrides]\n", Some("stable-x")),
+            ("default_toolchain=\"1.95.0\"", Some("1.95.0")),
+            ("[overrides]\ndefault_toolchain = \"x\"", None),
+            ("default_toolchain = \"../x\"", None),
+            ("default_toolchain = \"\"", None),
+            ("", None),
+        ] {
+            assert_eq!(default_toolchain(text), name, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn pyenv_takes_the_newest_patch_of_a_prefix() {
+        let versions = tempfile::tempdir().unwrap();
+        for name in ["3.11.2", "3.11.10", "3.12.1", "3.11.x"] {
+            fs::create_dir(versions.path().join(name)).unwrap();
+        }
+        let found = |version| {
+            pyenv_version(versions.path(), version).map(|path| path.file_name().unwrap().to_owned())
+        };
+        assert_eq!(found("3.11").as_deref(), Some(OsStr::new("3.11.10")));
+        assert_eq!(found("3.12.1").as_deref(), Some(OsStr::new("3.12.1")));
+        assert_eq!(found("3.10"), None);
+    }
+}
