@@ -1,1 +1,7 @@
-//! x
+//! The one integration test binary: everything here looks at the built program from outside.
+#![expect(unreachable_pub, reason = "a test binary has no outside")]
+
+mod support;
+
+/// One check from question to answer.
+mod flow;
