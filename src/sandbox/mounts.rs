@@ -35,6 +35,8 @@ enum Shown {
 
 /// Everything of the host that goes into the sandbox, opened.
 pub(super) struct Sources {
+    /// Devices of the host's files among them.
+    pub(super) devices_shown: Vec<u64>,
     tree: OwnedFd,
     binds: Vec<(Bind, Shown)>,
     devices: Vec<(&'static str, OwnedFd)>,
@@ -45,8 +47,15 @@ pub(super) fn open_sources(plan: &Plan) -> Result<Sources, Failure> {
     let tree = clone_mount(&plan.tree, true).at(Step::Source, plan.tree.to_string_lossy())?;
     sys::set_mount_attributes(tree.as_fd(), READ_ONLY, true).at(Step::Source, plan.tree.to_string_lossy())?;
     let mut binds = Vec::with_capacity(plan.binds.len());
+    let mut devices_shown = Vec::new();
     for bind in &plan.binds {
         let shown = open_shown(&bind.host).at(Step::Source, bind.host.to_string_lossy())?;
+        if let Shown::Mount(mount, _) = &shown {
+            let device = rustix::fs::fstat(mount).at(Step::Source, bind.host.to_string_lossy())?.st_dev;
+            if !devices_shown.contains(&device) {
+                devices_shown.push(device);
+            }
+        }
         binds.push((bind.clone(), shown));
     }
     let mut devices = Vec::with_capacity(DEVICES.len());
@@ -64,7 +73,7 @@ pub(super) fn open_sources(plan: &Plan) -> Result<Sources, Failure> {
         sys::set_mount_attributes(fd.as_fd(), bits, false).at(Step::Devices, path.to_string_lossy())?;
         devices.push((name, fd));
     }
-    Ok(Sources { tree, binds, devices })
+    Ok(Sources { devices_shown, tree, binds, devices })
 }
 
 fn clone_mount(path: &Path, recursive: bool) -> rustix::io::Result<OwnedFd> {

@@ -215,6 +215,21 @@ fn ask_about_clocks(program: &mut Program) {
         libc::SYS_mq_timedreceive,
         #[cfg(target_arch = "x86_64")]
         libc::SYS_time,
+        // File times, shown and set.
+        libc::SYS_fstat,
+        libc::SYS_newfstatat,
+        libc::SYS_statx,
+        libc::SYS_utimensat,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_stat,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_lstat,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_futimesat,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_utimes,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_utime,
     ] {
         program.rule(call, NOTIFY);
     }

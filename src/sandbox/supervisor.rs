@@ -21,6 +21,9 @@ use std::io;
 /// minute, since some programs treat a machine that has only just started differently.
 const UPTIME_AT_START: i64 = 100;
 
+/// capabilities(7), linux/capability.h.
+const CAP_SYS_PTRACE: u32 = 19;
+
 /// Runs the supervisor in a process just forked from the launcher; ends the process.
 pub(super) fn run(plan: &Plan, channels: Channels, launcher: i32) -> ! {
     channels.close_all_else();
@@ -86,6 +89,7 @@ fn build(plan: &Plan, launcher: i32) -> Result<Built, Failure> {
     };
     // What is made in the sandbox's file systems gets the modes we say, whatever the caller's umask.
     rustix::process::umask(Mode::from_raw_mode(0o022));
+    let devices = sources.devices_shown.clone();
     let root = mounts::build(plan, sources)?;
     if plan.network == Network::Loopback {
         sys::bring_loopback_up().at(Step::Loopback, "")?;
@@ -94,7 +98,7 @@ fn build(plan: &Plan, launcher: i32) -> Result<Built, Failure> {
     hide_command_line();
     let clock = match plan.clock {
         // It reads this process's own vDSO, which after the next step nobody may.
-        Fixed { start, mode } if plan.uses(Layer::Clock) => Some(Clock::start(start, mode)),
+        Fixed { start, mode } if plan.uses(Layer::Clock) => Some(Clock::start(start, mode, devices)),
         _ => None,
     };
     let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -206,6 +210,9 @@ fn serve(clock: &mut Clock, init: &OwnedFd, socket: &OwnedFd, proc: BorrowedFd<'
     // A question may be withdrawn between poll and receive, which then blocks on kernels before 6.11 even when all
     // that could ask are gone; the end of our child interrupts it.
     sys::let_children_interrupt().at(Step::Clock, "signals")?;
+    // To look into the check's processes is all that is needed from here on. Without the rest our own look-ups of paths
+    // are refused what the check's would be.
+    sys::keep_capabilities(1 << CAP_SYS_PTRACE).at(Step::Capabilities, "supervisor")?;
     let mut listener: Option<OwnedFd> = None;
     loop {
         let source = listener.as_ref().unwrap_or(socket);

@@ -121,9 +121,18 @@ pub(super) fn drop_capabilities() -> io::Result<()> {
             0 as libc::c_ulong,
         )
     })?;
-    // The version-3 header and its two data structs (linux/capability.h), all capabilities off.
+    keep_capabilities(0)
+}
+
+/// Keeps only the capabilities of `mask` (bit 19 is CAP_SYS_PTRACE) of those that are permitted, effective at once.
+///
+/// # Errors
+/// What capset(2) says.
+pub(super) fn keep_capabilities(mask: u32) -> io::Result<()> {
+    // The version-3 header and its two data structs (linux/capability.h): effective, permitted, inheritable, low
+    // halves first; capabilities above 31 are dropped.
     let header: [u32; 2] = [0x2008_0522, 0];
-    let data: [u32; 6] = [0; 6];
+    let data: [u32; 6] = [mask, mask, 0, 0, 0, 0];
     // SAFETY: `header` has the layout of struct __user_cap_header_struct (version, pid 0 = self), `data` that of two
     // struct __user_cap_data_struct; both outlive the call and the kernel only reads them.
     check_long(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), data.as_ptr()) }).map(drop)
@@ -586,4 +595,62 @@ pub(super) fn copy_descriptor(pidfd: BorrowedFd<'_>, number: RawFd) -> io::Resul
     let fd = RawFd::try_from(fd).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
     // SAFETY: the kernel has just given us this descriptor and nobody else knows of it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Reads memory of another process into `buffer`; the number of bytes that could be read (process_vm_readv(2)).
+///
+/// # Errors
+/// What process_vm_readv(2) says.
+pub(super) fn read_memory(pid: u32, at: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
+    let address = usize::try_from(at).map_err(|_| io::Error::from_raw_os_error(libc::EFAULT))?;
+    let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let remote = libc::iovec { iov_base: std::ptr::without_provenance_mut(address), iov_len: buffer.len() };
+    // SAFETY: `local` describes `buffer`, valid for writes of its length; `remote` is an address in the other process,
+    // which only the kernel follows; one vector each, as counted.
+    let read = unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
+    usize::try_from(read).map_err(|_| io::Error::last_os_error())
+}
+
+/// Writes `bytes` into the memory of another process, all of them (process_vm_writev(2)).
+///
+/// # Errors
+/// What process_vm_writev(2) says; EFAULT where only a part could be written.
+pub(super) fn write_memory(pid: u32, at: u64, bytes: &[u8]) -> io::Result<()> {
+    let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
+    let address = usize::try_from(at).map_err(|_| io::Error::from_raw_os_error(libc::EFAULT))?;
+    let local = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let remote = libc::iovec { iov_base: std::ptr::without_provenance_mut(address), iov_len: bytes.len() };
+    // SAFETY: `local` describes `bytes`, which the kernel only reads; `remote` is an address in the other process,
+    // which only the kernel follows; one vector each, as counted.
+    let written = unsafe { libc::process_vm_writev(pid, &raw const local, 1, &raw const remote, 1, 0) };
+    match usize::try_from(written) {
+        Ok(count) if count == bytes.len() => Ok(()),
+        Ok(_) => Err(io::Error::from_raw_os_error(libc::EFAULT)),
+        Err(_) => Err(io::Error::last_os_error()),
+    }
+}
+
+/// newfstatat(2) with the kernel's own struct stat, as bytes.
+///
+/// # Errors
+/// What newfstatat(2) says.
+pub(super) fn stat_bytes(at: BorrowedFd<'_>, path: &CStr, flags: i32) -> io::Result<[u8; size_of::<libc::stat>()]> {
+    let mut bytes = [0; size_of::<libc::stat>()];
+    // SAFETY: `path` is NUL-terminated; `bytes` is as large as the struct that the kernel fills in, and any bytes are
+    // valid in it.
+    check_long(unsafe { libc::syscall(libc::SYS_newfstatat, at.as_raw_fd(), path.as_ptr(), bytes.as_mut_ptr(), flags) })?;
+    Ok(bytes)
+}
+
+/// statx(2) with the kernel's own struct statx, as bytes (Linux 4.11; 256 bytes in every version).
+///
+/// # Errors
+/// What statx(2) says.
+pub(super) fn statx_bytes(at: BorrowedFd<'_>, path: &CStr, flags: i32, mask: u32) -> io::Result<[u8; 256]> {
+    let mut bytes = [0; 256];
+    // SAFETY: `path` is NUL-terminated; `bytes` is as large as struct statx is and will be, and any bytes are valid in
+    // it.
+    check_long(unsafe { libc::syscall(libc::SYS_statx, at.as_raw_fd(), path.as_ptr(), flags, mask, bytes.as_mut_ptr()) })?;
+    Ok(bytes)
 }

@@ -6,12 +6,14 @@
 //! work inside. Which calls are sent here is `seccomp`'s.
 #![forbid(unsafe_code)]
 
+mod files;
 mod target;
 mod timeline;
 mod vdso;
 
 use crate::model::policy::ClockMode;
 use crate::sandbox::sys::{self, Notification, Verdict};
+use files::FileTimes;
 use rustix::fd::BorrowedFd;
 use rustix::time::{ClockId, Itimerspec, TimerfdTimerFlags, Timespec};
 use std::io;
@@ -51,19 +53,26 @@ pub(super) struct Clock {
     sleepers: Vec<Sleeper>,
     /// Why some program may have seen another clock, if one may have.
     pub(super) escaped: Option<String>,
+    files: FileTimes,
 }
 
 impl Clock {
-    /// Starts the run's timeline now.
-    pub(super) fn start(start: i64, mode: ClockMode) -> Self {
-        let timeline = Timeline::new(real_now(), start, mode);
+    /// Starts the run's timeline now. `host_devices` are those of the host's files that the check sees.
+    pub(super) fn start(start: i64, mode: ClockMode, host_devices: Vec<u64>) -> Self {
+        let real = real_now();
+        let timeline = Timeline::new(real, start, mode);
+        let (real_start, _) = split(real);
+        let files = FileTimes::new(real_start, start, split(join(start, 0) - real), host_devices);
         let patch = vdso::patch(timeline.route());
         let escaped = patch.is_none().then(|| "the kernel's vDSO cannot be rewritten".to_owned());
-        Self { timeline, patch, borrowed: Vec::new(), sleepers: Vec::new(), escaped }
+        Self { timeline, patch, borrowed: Vec::new(), sleepers: Vec::new(), escaped, files }
     }
 
     /// Deals with one waiting call; `None` where the answer comes later.
     pub(super) fn judge(&mut self, call: &Notification, proc: BorrowedFd<'_>) -> Option<Verdict> {
+        if let Some(verdict) = self.files.judge(call, proc) {
+            return Some(verdict);
+        }
         let target = Target { proc, pid: call.pid };
         let [first, second, third, fourth, fifth, _] = call.arguments;
         let number = libc::c_long::from(call.number);
@@ -89,7 +98,10 @@ impl Clock {
             SYS_FUTEX_WAIT | libc::SYS_mq_timedsend | libc::SYS_mq_timedreceive => self.lend_translated(target, fifth),
             libc::SYS_futex_waitv => self.lend_translated(target, fourth),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_arch_prctl => self.program_start(target),
+            libc::SYS_arch_prctl => {
+                self.files.program_start(call, proc);
+                self.program_start(target);
+            }
             #[cfg(target_arch = "x86_64")]
             libc::SYS_time => return Some(self.seconds(call, target, first)),
             _ => {}
