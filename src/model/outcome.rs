@@ -132,8 +132,19 @@ pub struct Observation {
     pub secs: f64,
     /// What it used.
     pub usage: Usage,
+    /// What it looked at.
+    pub looked_at: LookedAt,
     /// What was in force.
     pub enforcement: Enforcement,
+}
+
+/// What a check looked at, if that is known.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LookedAt {
+    /// All paths, as the check sees them, each with how it was used (bits of `sandbox::observer`).
+    Paths(Vec<(Vec<u8>, u8)>),
+    /// Not known in full, and why; then everything counts as looked at.
+    Unknown(String),
 }
 
 /// What was kept of the output.

@@ -12,7 +12,8 @@ use std::path::Path;
 /// Answers from the store where it can, and remembers what it had to compute.
 #[derive(Debug)]
 pub(crate) struct KnownDigests {
-    reader: Option<Reader>,
+    /// The store, opened once for a look-up.
+    pub(crate) reader: Option<Reader>,
     /// What was computed and is not in the store yet.
     pub(crate) new: Vec<(FileStamp, Digest)>,
 }

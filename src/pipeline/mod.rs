@@ -22,7 +22,7 @@ use crate::model::event::{Event, Sink, Stream};
 use crate::sandbox::probe::Abilities;
 use crate::sandbox::{Interrupts, SandboxError};
 use crate::stage::StageError;
-use crate::store::{Store, StoreError, StorePaths};
+use crate::store::{Reader, Store, StoreError, StorePaths};
 use crate::toolchain::{Lookup as ToolchainLookup, ToolchainError};
 use crate::tree::TreeError;
 use std::io;
@@ -165,7 +165,11 @@ pub fn check(
     });
     let found = match caching {
         Caching::Off => Found::default(),
-        _ => look_up(&prepared, around, sink)?,
+        _ => match &prepared.digests.reader {
+            Some(reader) => found_by(reader, &prepared, sink),
+            // There is no store yet, or something is wrong with it, which is told now.
+            None => look_up(&prepared, around, sink)?,
+        },
     };
     match judge(&found, caching, &prepared) {
         Lookup::Hit(evidence) => {
@@ -199,12 +203,16 @@ pub fn check(
 
 /// What is on record, and what was broken on the way.
 fn look_up(prepared: &Prepared, around: &Surroundings, sink: &mut dyn Sink) -> Result<Found, PipelineError> {
-    let Some(reader) = Store::open_reader(&around.store)? else { return Ok(Found::default()) };
+    let reader = Store::open_reader(&around.store)?;
+    Ok(reader.map_or_else(Found::default, |reader| found_by(&reader, prepared, sink)))
+}
+
+fn found_by(reader: &Reader, prepared: &Prepared, sink: &mut dyn Sink) -> Found {
     let found = reader.lookup(prepared.keyed.key, &prepared.keyed.preimage);
     for damage in &found.damage {
         sink.event(Event::Warning(damage));
     }
-    Ok(found)
+    found
 }
 
 /// Whether what is on record answers.

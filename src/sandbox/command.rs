@@ -74,7 +74,11 @@ fn become_command(plan: &Plan, streams: &Streams, errors: &OwnedFd) -> Result<io
     sys::reset_signals().at(Step::Descriptors, "signals")?;
     // Last: the filter refuses calls that the steps above need.
     if plan.uses(Layer::Seccomp) {
-        let program = seccomp::program(Wanted { level: plan.level, clock: streams.listener.is_some() });
+        let program = seccomp::program(Wanted {
+            level: plan.level,
+            clock: streams.listener.is_some() && plan.uses(Layer::Clock),
+            inputs: streams.listener.is_some() && plan.observe,
+        });
         let flags = if streams.listener.is_some() { libc::SECCOMP_FILTER_FLAG_NEW_LISTENER } else { 0 };
         let listener = sys::install_filter(&program, flags).at(Step::Seccomp, "")?;
         if let (Some(listener), Some(socket)) = (listener, &streams.listener) {

@@ -4,7 +4,8 @@
 
 use crate::model::event::{Event, Sink, Stream};
 use crate::model::layer::{Enforcement, Layer, LayerState, Level};
-use crate::model::outcome::{Ending, Observation, Stop, Usage};
+use crate::model::outcome::{Ending, LookedAt, Observation, Stop, Usage};
+use crate::sandbox::observer::read_observation;
 use crate::sandbox::cgroup::Group;
 use crate::sandbox::channel::{self, Channels};
 use crate::sandbox::plan::Plan;
@@ -14,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Signal, pidfd_send_signal};
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::time::{Duration, Instant};
 
 /// How long a command that was told to end may take to do so before it is killed.
@@ -68,6 +69,7 @@ struct Run<'a> {
     printed: u64,
     failure: Option<Failure>,
     escaped: Option<String>,
+    looked_at: LookedAt,
 }
 
 /// Runs a plan to its end. The check's output goes to `sink` as it comes.
@@ -119,6 +121,7 @@ impl<'a> Run<'a> {
             printed: 0,
             failure: None,
             escaped: None,
+            looked_at: LookedAt::Unknown(if plan.observe { LOST } else { "not observed" }.to_owned()),
         })
     }
 
@@ -230,7 +233,7 @@ impl<'a> Run<'a> {
                 self.leftovers = leftovers;
             }
             Some(Report::Failed(failure)) => self.failure = Some(failure),
-            Some(Report::Init(_) | Report::Usage { .. } | Report::Escaped(_)) => {}
+            Some(_) => {}
             None => self.init = None,
         }
         Ok(())
@@ -254,6 +257,8 @@ impl<'a> Run<'a> {
             }
             Some(Report::Failed(failure)) => self.failure = Some(failure),
             Some(Report::Escaped(why)) => self.escaped = Some(why),
+            Some(Report::Observed) => self.looked_at = along.map(read_whole).unwrap_or(LookedAt::Unknown(LOST.to_owned())),
+            Some(Report::Unobserved(why)) => self.looked_at = LookedAt::Unknown(why),
             Some(Report::Usage { user_us, sys_us, max_rss_kib, written_bytes, full }) => {
                 let secs = |us: u64| Duration::from_micros(us).as_secs_f64();
                 let rss = max_rss_kib.saturating_mul(1024);
@@ -337,6 +342,7 @@ impl<'a> Run<'a> {
             leftovers: self.leftovers,
             secs: self.started.elapsed().as_secs_f64(),
             usage: self.usage.unwrap_or_default(),
+            looked_at: std::mem::replace(&mut self.looked_at, LookedAt::Unknown(String::new())),
             enforcement: Enforcement { level: self.plan.level, layers },
         })
     }
@@ -356,6 +362,20 @@ impl Drop for Run<'_> {
             drop(sys::kill(self.supervisor, libc::SIGKILL));
             self.reap();
         }
+    }
+}
+
+/// Why an observation that was to come did not.
+const LOST: &str = "the supervisor ended before it could tell";
+
+/// The observation in the file that the supervisor sent.
+fn read_whole(file: OwnedFd) -> LookedAt {
+    let mut file = std::fs::File::from(file);
+    let mut bytes = Vec::new();
+    let read = file.seek(SeekFrom::Start(0)).and_then(|_| file.read_to_end(&mut bytes));
+    match (read, read_observation(&bytes)) {
+        (Ok(_), Some(paths)) => LookedAt::Paths(paths),
+        _ => LookedAt::Unknown(LOST.to_owned()),
     }
 }
 

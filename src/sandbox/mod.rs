@@ -13,6 +13,7 @@
 //! decides what is to be built, `probe` finds out what can be, `launch` starts and watches, `cgroup` limits, `bare`
 //! is the level without namespaces, `wire` and `channel` are how the processes talk, `sys` holds all unsafe code.
 
+pub mod observer;
 pub mod plan;
 pub mod probe;
 pub mod wire;
@@ -26,6 +27,7 @@ mod etc;
 mod init;
 mod landlock_rules;
 mod launch;
+mod memory;
 mod mounts;
 mod place;
 mod seccomp;

@@ -80,6 +80,8 @@ pub struct Plan {
     pub user: HostUser,
     /// How memory, processes and processor time are limited.
     pub cgroup: CgroupKind,
+    /// Whether it is noted what the check reads, lists and looks for.
+    pub observe: bool,
     /// An empty folder of the run's own on the host; used at level `landlock` only.
     pub scratch: PathBuf,
 }
@@ -136,6 +138,7 @@ impl Plan {
             git: action.policy.git,
             user: abilities.user,
             cgroup: abilities.cgroup.clone(),
+            observe: action.policy.level == Level::Full,
             scratch: scratch.to_path_buf(),
         })
     }

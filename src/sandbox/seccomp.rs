@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use crate::model::layer::Level;
+use crate::sandbox::observer;
 use crate::sandbox::sys::Instruction;
 
 // Classic BPF operations (linux/bpf_common.h) and return values (seccomp(2)).
@@ -110,6 +111,8 @@ pub(super) struct Wanted {
     pub(super) level: Level,
     /// Whether the supervisor is to be asked about clock calls.
     pub(super) clock: bool,
+    /// Whether the supervisor is to be told of path calls.
+    pub(super) inputs: bool,
 }
 
 /// The filter's program.
@@ -127,6 +130,9 @@ pub(super) fn program(wanted: Wanted) -> Vec<Instruction> {
     refuse_by_argument(&mut program, wanted.level);
     if wanted.clock {
         ask_about_clocks(&mut program);
+    }
+    if wanted.inputs {
+        tell_of_paths(&mut program);
     }
     program.push(RETURN, ALLOW, 0, 0);
     program.code
@@ -238,6 +244,20 @@ fn ask_about_clocks(program: &mut Program) {
     program.rule_if(libc::SYS_arch_prctl, &[is(0, 0x1002)], NOTIFY);
 }
 
+/// Calls that tell what a check reads, lists and looks for; `observer` says what becomes of them.
+fn tell_of_paths(program: &mut Program) {
+    for call in observer::calls() {
+        program.rule(call, NOTIFY);
+    }
+    for flag in [libc::CLONE_NEWUSER, libc::CLONE_NEWNS] {
+        let bit = flag.unsigned_abs();
+        program.rule_if(libc::SYS_clone, &[Test { argument: 0, mask: bit, value: bit }], NOTIFY);
+    }
+    // A call that is newer than the list may take a path; programs fall back where it is not there.
+    program.push(JUMP_AT_LEAST, observer::FIRST_UNKNOWN, 0, 1);
+    program.push(RETURN, errno(libc::ENOSYS), 0, 0);
+}
+
 /// futex_wait(2), Linux 6.7.
 const SYS_FUTEX_WAIT: libc::c_long = 455;
 
@@ -270,8 +290,8 @@ mod tests {
 
     #[test]
     fn the_filter_judges_as_its_rules_say() {
-        let full = program(Wanted { level: Level::Full, clock: false });
-        let landlock = program(Wanted { level: Level::Landlock, clock: false });
+        let full = program(Wanted { level: Level::Full, clock: false, inputs: false });
+        let landlock = program(Wanted { level: Level::Landlock, clock: false, inputs: false });
         let call = |program: &[Instruction], nr: libc::c_long, first: u64, second: u64| {
             judge(program, NATIVE, u32::try_from(nr).unwrap(), [first, second, 0, 0, 0, 0])
         };

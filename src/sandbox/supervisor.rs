@@ -10,12 +10,13 @@ use crate::sandbox::channel::{self, Channels};
 use crate::sandbox::plan::{CHECK_UID, Plan};
 use crate::sandbox::wire::{At, Failure, Report, Step};
 use crate::sandbox::clock::Clock;
+use crate::sandbox::observer::Observer;
 use crate::sandbox::{init, mounts, sys};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{CWD, MemfdFlags, Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use std::io;
+use std::io::{self, Write};
 
 /// Where CLOCK_MONOTONIC and CLOCK_BOOTTIME start inside, in seconds: small, so that uptimes repeat, and more than a
 /// minute, since some programs treat a machine that has only just started differently.
@@ -29,7 +30,8 @@ pub(super) fn run(plan: &Plan, channels: Channels, launcher: i32) -> ! {
     channels.close_all_else();
     let Channels { launcher: to_launcher, init: to_init, stdout, stderr, null } = channels;
     let ended = build(plan, launcher).and_then(|built| {
-        let (listener, from_command) = if built.clock.is_some() {
+        let served = Served { clock: built.clock, observer: plan.observe.then(Observer::default) };
+        let (listener, from_command) = if served.clock.is_some() || served.observer.is_some() {
             let (ours, theirs) = channel::pair().at(Step::Channel, "listener")?;
             (Some(ours), Some(theirs))
         } else {
@@ -42,7 +44,7 @@ pub(super) fn run(plan: &Plan, channels: Channels, launcher: i32) -> ! {
         };
         // Our copies of the check's streams go, so that their end is seen when the check's are gone.
         drop(inside);
-        attend(Watched { pid, scratch: built.root.scratch, proc: built.proc, clock: built.clock, listener }, &to_launcher)
+        attend(Watched { pid, scratch: built.root.scratch, proc: built.proc, served, listener }, &to_launcher)
     });
     match ended {
         Ok(()) => sys::exit_now(0),
@@ -60,12 +62,18 @@ struct Built {
     clock: Option<Clock>,
 }
 
+/// What the listener is there for.
+struct Served {
+    clock: Option<Clock>,
+    observer: Option<Observer>,
+}
+
 /// The init process and what the supervisor needs while it runs.
 struct Watched {
     pid: i32,
     scratch: OwnedFd,
     proc: OwnedFd,
-    clock: Option<Clock>,
+    served: Served,
     /// Where the listener of the system call filter comes from, if there is to be one.
     listener: Option<OwnedFd>,
 }
@@ -180,11 +188,15 @@ fn attend(watched: Watched, to_launcher: &OwnedFd) -> Result<(), Failure> {
     // Our child is not waited for yet, so the number is still its own.
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).at(Step::Fork, "pidfd")?;
     channel::send(to_launcher, &Report::Init(watched.pid).encode(), Some(pidfd.as_fd())).at(Step::Channel, "init")?;
-    if let (Some(socket), Some(mut clock)) = (&watched.listener, watched.clock) {
-        serve(&mut clock, &pidfd, socket, watched.proc.as_fd())?;
-        if let Some(why) = clock.escaped {
-            channel::send(to_launcher, &Report::Escaped(why).encode(), None).at(Step::Channel, "clock")?;
-        }
+    let Served { clock, observer } = match &watched.listener {
+        Some(socket) => serve(watched.served, &pidfd, socket, watched.proc.as_fd())?,
+        None => watched.served,
+    };
+    if let Some(why) = clock.and_then(|clock| clock.escaped) {
+        channel::send(to_launcher, &Report::Escaped(why).encode(), None).at(Step::Channel, "clock")?;
+    }
+    if let Some(observer) = observer {
+        hand_over(observer, to_launcher)?;
     }
     let waited = loop {
         match sys::wait(watched.pid, true) {
@@ -206,7 +218,7 @@ fn attend(watched: Watched, to_launcher: &OwnedFd) -> Result<(), Failure> {
 }
 
 /// Answers the filter's questions until the init process is gone.
-fn serve(clock: &mut Clock, init: &OwnedFd, socket: &OwnedFd, proc: BorrowedFd<'_>) -> Result<(), Failure> {
+fn serve(mut served: Served, init: &OwnedFd, socket: &OwnedFd, proc: BorrowedFd<'_>) -> Result<Served, Failure> {
     // A question may be withdrawn between poll and receive, which then blocks on kernels before 6.11 even when all
     // that could ask are gone; the end of our child interrupts it.
     sys::let_children_interrupt().at(Step::Clock, "signals")?;
@@ -217,7 +229,7 @@ fn serve(clock: &mut Clock, init: &OwnedFd, socket: &OwnedFd, proc: BorrowedFd<'
     loop {
         let source = listener.as_ref().unwrap_or(socket);
         let mut fds = [PollFd::new(init, PollFlags::IN), PollFd::new(source, PollFlags::IN)];
-        let timeout = clock.next_tick().map(|left| Timespec {
+        let timeout = served.clock.as_ref().and_then(Clock::next_tick).map(|left| Timespec {
             tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(left.subsec_nanos()),
         });
@@ -227,7 +239,7 @@ fn serve(clock: &mut Clock, init: &OwnedFd, socket: &OwnedFd, proc: BorrowedFd<'
         }
         let (ended, asked) = (!fds[0].revents().is_empty(), fds[1].revents());
         if ended {
-            return Ok(());
+            return Ok(served);
         }
         let Some(from) = listener.as_ref().map(AsFd::as_fd) else {
             if asked.is_empty() {
@@ -236,27 +248,51 @@ fn serve(clock: &mut Clock, init: &OwnedFd, socket: &OwnedFd, proc: BorrowedFd<'
             match channel::receive(socket.as_fd()).at(Step::Listener, "")? {
                 Some((_, Some(fd))) => listener = Some(fd),
                 // The command was not executed; the init process ends by itself.
-                _ => return Ok(()),
+                _ => return Ok(served),
             }
             continue;
         };
         if asked.contains(PollFlags::IN) {
-            answer(clock, from, proc);
+            answer(&mut served, from, proc);
         }
-        clock.tick(from, proc);
+        if let Some(clock) = &mut served.clock {
+            clock.tick(from, proc);
+        }
         if asked.contains(PollFlags::HUP) {
             // Nobody is left who could ask.
-            return Ok(());
+            return Ok(served);
         }
     }
 }
 
-fn answer(clock: &mut Clock, listener: BorrowedFd<'_>, proc: BorrowedFd<'_>) {
+fn answer(served: &mut Served, listener: BorrowedFd<'_>, proc: BorrowedFd<'_>) {
     // Withdrawn questions need no answer: the thread is dead, or asks again.
     let Ok(call) = sys::receive_notification(listener) else { return };
-    if let Some(verdict) = clock.judge(&call, proc) {
+    if let Some(observer) = &mut served.observer {
+        observer.see(&call, proc);
+    }
+    let verdict = match &mut served.clock {
+        Some(clock) => clock.judge(&call, proc),
+        None => Some(sys::Verdict::Continue),
+    };
+    if let Some(verdict) = verdict {
         drop(sys::answer_notification(listener, call.id, verdict));
     }
+}
+
+/// Sends what was seen to the launcher, in a file without a name since it may be large.
+fn hand_over(observer: Observer, to_launcher: &OwnedFd) -> Result<(), Failure> {
+    let bytes = match observer.finish() {
+        Ok(bytes) => bytes,
+        Err(why) => {
+            let report = Report::Unobserved(why).encode();
+            return channel::send(to_launcher, &report, None).at(Step::Channel, "observation");
+        }
+    };
+    let file = rustix::fs::memfd_create("observation", MemfdFlags::CLOEXEC).at(Step::Channel, "observation")?;
+    let mut file = std::fs::File::from(file);
+    file.write_all(&bytes).at(Step::Channel, "observation")?;
+    channel::send(to_launcher, &Report::Observed.encode(), Some(file.as_fd())).at(Step::Channel, "observation")
 }
 
 /// Bytes in use on the writable file system, and whether it is full but for a sliver.

@@ -129,6 +129,10 @@ pub enum Report {
     },
     /// A program may have seen another clock than the fixed one; why.
     Escaped(String),
+    /// What the check looked at; a file with it comes with the message.
+    Observed,
+    /// What the check looked at is not known in full; why.
+    Unobserved(String),
     /// All is over: the whole run's usage.
     Usage {
         /// User time in microseconds.
@@ -189,6 +193,11 @@ impl Report {
                 bytes.push(8);
                 bytes.extend(why.bytes().take(MESSAGE_MAX - 1));
             }
+            Self::Observed => bytes.push(9),
+            Self::Unobserved(why) => {
+                bytes.push(10);
+                bytes.extend(why.bytes().take(MESSAGE_MAX - 1));
+            }
             Self::Usage { user_us, sys_us, max_rss_kib, written_bytes, full } => {
                 bytes.push(7);
                 for number in [user_us, sys_us, max_rss_kib, written_bytes] {
@@ -230,6 +239,8 @@ impl Report {
                 written_bytes: long(24)?,
                 full: *rest.get(32)? == 1,
             },
+            9 => Self::Observed,
+            10 => Self::Unobserved(String::from_utf8_lossy(rest).into_owned()),
             8 => Self::Escaped(String::from_utf8_lossy(rest).into_owned()),
             _ => return None,
         })

@@ -9,16 +9,19 @@ use crate::store::row::{self, Execution};
 use crate::store::secret::Secret;
 use crate::store::{FileStamp, Record, StoreError, StorePaths};
 use rusqlite::{Connection, OptionalExtension, params};
+use std::cell::RefCell;
 use std::path::PathBuf;
 
 /// How many older records are tried where the newest is broken.
 const OLDER: u32 = 16;
 
-/// Reads the store. Holds nothing open between two questions, so each sees what is there at that time.
+/// Reads the store. Meant for the few questions of one look-up: the quick view of the file is kept between them, and
+/// what others write meanwhile may be seen or not.
 #[derive(Debug)]
 pub struct Reader {
     database: PathBuf,
     secret: Option<Secret>,
+    still: RefCell<Option<Connection>>,
 }
 
 /// Records, newest first.
@@ -34,7 +37,7 @@ impl Reader {
     pub(super) fn open(paths: &StorePaths) -> Result<Option<Self>, StoreError> {
         let database = paths.database();
         match std::fs::symlink_metadata(&database) {
-            Ok(_) => Ok(Some(Self { database, secret: Secret::read(&paths.secret)? })),
+            Ok(_) => Ok(Some(Self { database, secret: Secret::read(&paths.secret)?, still: RefCell::new(None) })),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(source) => Err(StoreError::File { what: "look at", path: database, source }),
         }
@@ -54,7 +57,7 @@ impl Reader {
         // The quick way: one query on the file as it lies there. A record proves itself by its tag, so only a sound answer
         // is taken from there; everything else is asked again in the proper way.
         let quick = is_settled(&self.database)
-            .then(|| open_still(&self.database).and_then(|still| find(&still, secret, key, preimage)));
+            .then(|| self.by_still(&|still: &Connection| find(still, secret, key, preimage)));
         if let Some(Ok(found)) = &quick
             && found.latest.is_some()
             && found.damage.is_empty()
@@ -182,10 +185,25 @@ impl Reader {
         })
     }
 
+    /// Asks the quick view of the file, which is opened once.
+    fn by_still<T>(&self, ask: &impl Fn(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+        let mut still = self.still.borrow_mut();
+        let connection = match still.take() {
+            Some(connection) => connection,
+            None => open_still(&self.database)?,
+        };
+        let answer = ask(&connection);
+        // A view in which something went wrong is not used again.
+        if answer.is_ok() {
+            *still = Some(connection);
+        }
+        answer
+    }
+
     /// Reads the way that is at hand; the still view is only a short cut, so whatever goes wrong there does not count.
     fn read<T>(&self, ask: impl Fn(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
         if is_settled(&self.database)
-            && let Ok(answer) = open_still(&self.database).and_then(|still| ask(&still))
+            && let Ok(answer) = self.by_still(&ask)
         {
             return Ok(answer);
         }

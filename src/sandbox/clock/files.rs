@@ -16,18 +16,17 @@
 //! so are paths below /proc and /dev; both show real times.
 #![forbid(unsafe_code)]
 
+use crate::sandbox::memory::{PATH_MAX, read_path};
 use crate::sandbox::sys::{self, Notification, Verdict};
 use rustix::fd::BorrowedFd;
 use rustix::fs::{AtFlags, Timespec, Timestamps};
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::io;
 
 /// Added to times that the check sets itself where they would be mistaken: 2^34 seconds, some 544 years.
 const MARK: i64 = 1 << 34;
 /// How long before the clock's start the files of a tree were last changed, in seconds.
 pub(super) const MARGIN: i64 = 3600;
-/// Longest path that is looked at (path_resolution(7), PATH_MAX, with its NUL).
-const PATH_MAX: usize = 4096;
 /// UTIME_NOW and UTIME_OMIT (utimensat(2)).
 const SPECIAL: [i64; 2] = [(1 << 30) - 1, (1 << 30) - 2];
 
@@ -211,26 +210,6 @@ fn place_of(pid: u32, proc: BorrowedFd<'_>) -> Option<Vec<u8>> {
     let root = rustix::fs::statat(proc, format!("{pid}/root"), AtFlags::empty()).ok()?;
     let user = rustix::fs::readlinkat(proc, format!("{pid}/ns/user"), Vec::new()).ok()?;
     Some([namespace.to_bytes(), user.to_bytes(), &root.st_ino.to_ne_bytes(), &root.st_dev.to_ne_bytes()].concat())
-}
-
-/// A path of the thread's memory; `None` where it cannot be read or is too long, which the kernel then says itself.
-fn read_path(pid: u32, at: u64) -> Option<Vec<u8>> {
-    let mut path = Vec::with_capacity(256);
-    let mut buffer = [0; 256];
-    while path.len() < PATH_MAX {
-        let from = at.checked_add(u64::try_from(path.len()).ok()?)?;
-        // Never across the end of a page in one go: the next one may not be there.
-        let room = 4096 - usize::try_from(from % 4096).ok()?;
-        let length = room.min(buffer.len());
-        let read = sys::read_memory(pid, from, &mut buffer[..length]).ok()?;
-        let part = buffer.get(..read).filter(|part| !part.is_empty())?;
-        if let Ok(text) = CStr::from_bytes_until_nul(part) {
-            path.extend_from_slice(text.to_bytes());
-            return Some(path);
-        }
-        path.extend_from_slice(part);
-    }
-    None
 }
 
 fn told(call: &Notification, to: u64, bytes: &[u8]) -> Verdict {
