@@ -61,6 +61,19 @@ pub fn weak_key(action: &Action) -> Digest {
     Digest::of(&listing.bytes)
 }
 
+/// The digest of all but the tree and what identifies the toolchain: under it lie the sets of observed inputs, which say
+/// themselves what of tree and host they depend on.
+#[must_use]
+pub fn inputs_key(action: &Action) -> Digest {
+    let mut without = action.clone();
+    without.runner.identity.clear();
+    without.runner.toolchain.clear();
+    let mut listing = Listing::new();
+    listing.text("kind", "inputs");
+    without_tree(&without, &mut listing);
+    Digest::of(&listing.bytes)
+}
+
 /// The digest of the command line and its folder alone: the widest net for an earlier record to compare with.
 #[must_use]
 pub fn command_key(action: &Action) -> Digest {

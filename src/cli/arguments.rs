@@ -178,9 +178,9 @@ pub(super) struct CheckArgs {
     /// Start the command in this folder of the tree
     #[arg(long, value_name = "SUBDIR", help_heading = "Tree")]
     pub(super) cwd: Option<PathBuf>,
-    /// What must be unchanged for an earlier result to answer: the whole tree
-    #[arg(long, value_enum, value_name = "GUARD", default_value_t = GuardName::Exact, help_heading = "Cache")]
-    pub(super) guard: GuardName,
+    /// What must be unchanged for an earlier result to answer [default: exact, then inputs]
+    #[arg(long, value_enum, value_name = "GUARD", help_heading = "Cache")]
+    pub(super) guard: Option<GuardName>,
     /// Sandbox policy: a name or a file [default: hermetic]
     #[arg(long, value_name = "NAME|FILE", help_heading = "Sandbox")]
     pub(super) policy: Option<String>,
@@ -225,6 +225,8 @@ pub(super) struct CheckArgs {
 pub(super) enum GuardName {
     /// The whole tree
     Exact,
+    /// The whole tree, or all that an earlier run was seen to read, list or look for
+    Inputs,
 }
 
 /// A size that is not zero.

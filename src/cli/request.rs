@@ -125,6 +125,8 @@ pub struct CheckRequest {
     pub cwd: Option<PathBuf>,
     /// What must be unchanged.
     pub guard: Guard,
+    /// Whether observed inputs may stand for the whole tree.
+    pub inputs: bool,
     /// `--policy`, as given.
     pub policy: Option<String>,
     /// `--runner`, as given.
@@ -214,9 +216,8 @@ fn check(args: CheckArgs) -> Result<CheckRequest, Exit> {
     Ok(CheckRequest {
         tree,
         cwd: args.cwd,
-        guard: match args.guard {
-            GuardName::Exact => Guard::Exact,
-        },
+        guard: Guard::Exact,
+        inputs: args.guard != Some(GuardName::Exact),
         policy: args.policy,
         runner: args.runner,
         env: args.env.into_iter().map(variable).collect::<Result<_, _>>()?,

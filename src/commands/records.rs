@@ -7,6 +7,7 @@ use crate::commands::run::wish;
 use crate::commands::{Failure, Session};
 use crate::key;
 use crate::logs::LogReader;
+use crate::model::check::Guard;
 use crate::model::digest::Digest;
 use crate::model::event::{Event, Sink};
 use crate::pipeline::{self, Caching, Prepared};
@@ -178,11 +179,22 @@ pub(super) fn explain(request: CheckRequest, session: &mut Session) -> Result<u8
     };
     if let Lookup::Miss(reason) = &lookup {
         told.reason = Some(reason.to_string());
+        match if wish.inputs { pipeline::inputs_differ(&prepared)? } else { None } {
+            Some(Ok(id)) => {
+                told.hit = true;
+                told.guard = Guard::Inputs.name();
+                told.nearest = Some(id);
+            }
+            Some(Err(difference)) => told.reason = Some(format!("{reason}; {difference}")),
+            None => {}
+        }
+    }
+    if told.hit {
+        told.nearest = told.nearest.or(found.latest.as_ref().map(|stored| stored.id));
+    } else {
         if let Some(reader) = Store::open_reader(&session.around.store)? {
             compare(&mut told, &reader, &prepared, &session.start)?;
         }
-    } else {
-        told.nearest = found.latest.as_ref().map(|stored| stored.id);
     }
     if session.reporter.is_json() {
         session.reporter.object(&told);

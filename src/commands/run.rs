@@ -4,6 +4,7 @@
 use crate::cli::{CacheMode, CheckRequest, RunRequest, TreeChoice};
 use crate::commands::session::{callers_value, from};
 use crate::commands::{Failure, Session};
+use crate::model::check::Guard;
 use crate::model::evidence::CacheUse;
 use crate::pipeline::{self, Answered, Caching, Prepared, Wish};
 use crate::report::{Answer, Circumstances, write_atomically};
@@ -43,6 +44,8 @@ pub(super) fn answer(prepared: &Prepared, answered: &Answered) -> Answer {
     let mut evidence = answered.evidence.clone();
     if answered.cache == CacheUse::Hit || answered.cache == CacheUse::Joined {
         // The tree is the same; where it was taken from this time is the caller's own question.
+        evidence.tree = action.tree.tree.hex();
+        evidence.key = prepared.keyed.key.to_string();
         evidence.commit = action.tree.commit.as_ref().map(|commit| commit.hex());
         evidence.dirty = action.tree.dirty;
         evidence.policy.0.clone_from(&action.policy.name);
@@ -51,7 +54,8 @@ pub(super) fn answer(prepared: &Prepared, answered: &Answered) -> Answer {
         &evidence,
         &Circumstances {
             cache: answered.cache,
-            guard: action.guard,
+            guard: if answered.from.is_some() { Guard::Inputs } else { action.guard },
+            from: answered.from.as_ref().map(|from| (from.record, from.tree.clone())),
             scope: action.scope.clone(),
             touches: action.touches.clone(),
             argv: action.command.argv.clone(),
@@ -92,6 +96,7 @@ pub(super) fn wish(request: CheckRequest, start: &Path) -> Result<Wish, Failure>
         source,
         cwd: request.cwd,
         guard: request.guard,
+        inputs: request.inputs,
         policy,
         runner: request.runner,
         env,

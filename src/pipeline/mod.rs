@@ -4,6 +4,7 @@
 
 mod abilities;
 mod digests;
+mod inputs;
 mod prepare;
 mod recording;
 mod runs;
@@ -14,6 +15,7 @@ pub use verdict::exit_status;
 
 use crate::cache::{self, Lookup, MissReason};
 use crate::catalogue::CatalogueError;
+use crate::key;
 use crate::flight::{Attempt, Flight, FlightError, Leader};
 use crate::logs::LogReader;
 use crate::model::digest::Digest;
@@ -24,7 +26,7 @@ use crate::sandbox::{Interrupts, SandboxError};
 use crate::stage::StageError;
 use crate::store::{Reader, Store, StoreError, StorePaths};
 use crate::toolchain::{Lookup as ToolchainLookup, ToolchainError};
-use crate::tree::TreeError;
+use crate::tree::{TreeError, Walker};
 use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -81,6 +83,17 @@ pub struct Answered {
     pub cache: CacheUse,
     /// How often the key was seen to pass and to fail.
     pub tally: Tally,
+    /// Which record of another tree answered, under guard `inputs`.
+    pub from: Option<Origin>,
+}
+
+/// A record of another tree.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Origin {
+    /// Its number.
+    pub record: i64,
+    /// Full id of its tree.
+    pub tree: String,
 }
 
 /// Why no answer can be given.
@@ -174,8 +187,17 @@ pub fn check(
     match judge(&found, caching, &prepared) {
         Lookup::Hit(evidence) => {
             replay(&evidence, around, log, sink)?;
-            let answered = Answered { evidence: *evidence, cache: CacheUse::Hit, tally: found.tally };
+            let answered = Answered { evidence: *evidence, cache: CacheUse::Hit, tally: found.tally, from: None };
             return Ok((prepared, answered));
+        }
+        Lookup::Miss(MissReason::NeverRun) if wish.inputs => {
+            if let Some(answered) = by_inputs(&prepared, sink)? {
+                replay(&answered.evidence, around, log, sink)?;
+                return Ok((prepared, answered));
+            }
+            if caching == Caching::Only {
+                return Err(PipelineError::NotCached(MissReason::NeverRun));
+            }
         }
         Lookup::Miss(reason) if caching == Caching::Only => return Err(PipelineError::NotCached(reason)),
         Lookup::Miss(_) => {}
@@ -191,7 +213,7 @@ pub fn check(
             Lead::Ours(leader) => Some(leader),
             Lead::Joined(stored, tally) => {
                 replay(&stored.evidence, around, log, sink)?;
-                let answered = Answered { evidence: stored.evidence, cache: CacheUse::Joined, tally };
+                let answered = Answered { evidence: stored.evidence, cache: CacheUse::Joined, tally, from: None };
                 return Ok((prepared, answered));
             }
         },
@@ -226,6 +248,58 @@ pub fn judge(found: &Found, caching: Caching, prepared: &Prepared) -> Lookup {
         layers: &prepared.action.layers,
     };
     cache::judge(found, request)
+}
+
+/// An earlier run of the same command whose observed inputs are all as they were.
+fn by_inputs(prepared: &Prepared, sink: &mut dyn Sink) -> Result<Option<Answered>, PipelineError> {
+    if cache::reusable_policy(&prepared.action.policy).is_err() {
+        return Ok(None);
+    }
+    let Some(reader) = &prepared.digests.reader else { return Ok(None) };
+    let mut walker = Walker::new(&prepared.snapshot);
+    for (id, bytes) in reader.inputs(&key::inputs_key(&prepared.action)) {
+        let Some(facts) = inputs::decode(&bytes) else { continue };
+        if inputs::first_difference(&facts, &mut walker)?.is_some() {
+            continue;
+        }
+        let listing = reader.by_id(id)?;
+        for damage in &listing.damage {
+            sink.event(Event::Warning(damage));
+        }
+        let Some(record) = listing.records.into_iter().next() else { continue };
+        let sound = record.evidence.outcome.is_answer()
+            && !record.tally.is_flaky()
+            && cache::same_sandbox(&record.evidence, prepared.action.level, &prepared.action.layers).is_ok();
+        if sound {
+            let from = Origin { record: id, tree: record.evidence.tree.clone() };
+            return Ok(Some(Answered {
+                evidence: record.evidence,
+                cache: CacheUse::Hit,
+                tally: record.tally,
+                from: Some(from),
+            }));
+        }
+    }
+    Ok(None)
+}
+
+/// The first thing in which the newest set of observed inputs differs from what is here, for `explain`; `None` where
+/// there is no set, `Some(Ok(id))` where the record of that number would answer.
+///
+/// # Errors
+/// A tree object cannot be read.
+pub fn inputs_differ(prepared: &Prepared) -> Result<Option<Result<i64, String>>, PipelineError> {
+    let Some(reader) = &prepared.digests.reader else { return Ok(None) };
+    let mut walker = Walker::new(&prepared.snapshot);
+    let mut first = None;
+    for (id, bytes) in reader.inputs(&key::inputs_key(&prepared.action)) {
+        let Some(facts) = inputs::decode(&bytes) else { continue };
+        match inputs::first_difference(&facts, &mut walker)? {
+            None => return Ok(Some(Ok(id))),
+            Some(difference) => first = first.or(Some(format!("{difference} (record {id})"))),
+        }
+    }
+    Ok(first.map(Err))
 }
 
 /// What is on record under the key of a prepared check, for `explain`.

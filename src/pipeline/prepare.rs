@@ -32,6 +32,8 @@ pub struct Wish {
     pub cwd: Option<PathBuf>,
     /// What must be unchanged.
     pub guard: Guard,
+    /// Whether a run on another tree may answer whose observed inputs are all as they were.
+    pub inputs: bool,
     /// Name or file of the policy.
     pub policy: String,
     /// Name of the runner, if one is asked for.

@@ -1,14 +1,16 @@
 //! The part of the flow behind a miss: lay the tree out, run, judge, record.
 #![forbid(unsafe_code)]
 
+use crate::cache;
 use crate::key;
 use crate::logs::LogWriter;
 use crate::model::event::{Event, Sink};
 use crate::model::evidence::{CacheUse, EVIDENCE_VERSION, Evidence, Tally};
-use crate::model::outcome::{Observation, Outcome};
+use crate::model::outcome::{LookedAt, Observation, Outcome};
 use crate::model::policy::Clock;
 use crate::model::units::show_instant;
 use crate::pipeline::abilities::boot_id;
+use crate::pipeline::inputs::{self, Fact};
 use crate::pipeline::prepare::shown_folder;
 use crate::pipeline::recording::{LogCopy, Recorded, Recording};
 use crate::pipeline::verdict::{Verdict, verdict};
@@ -18,6 +20,7 @@ use crate::sandbox::{self, Interrupts};
 use crate::stage::{self, InUse, Layer, LayerOptions};
 use crate::store::{Bounds, NewRecord, Store, StoreError, Writer};
 use crate::summary::Summary;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -63,12 +66,13 @@ pub(super) fn run(
     if let Some(failure) = &recorded.kept.failure {
         sink.event(Event::Warning(&format!("the whole output is not kept: {failure}")));
     }
+    let facts = observed(prepared, &plan, &seen, &evidence);
     // Opened again only now: readers are at their fastest while nobody has the database open for writing.
     let stored = Store::open_writer(&around.store).and_then(|mut writer| {
         for damage in writer.damage() {
             sink.event(Event::Warning(damage));
         }
-        record(&mut writer, prepared, &evidence, at)
+        record(&mut writer, prepared, &evidence, at, facts.as_ref().ok())
     });
     Ok(match stored {
         Ok((evidence, tally)) => answered(evidence, caching, tally),
@@ -85,7 +89,7 @@ fn answered(evidence: Evidence, caching: Caching, tally: Tally) -> Answered {
         Caching::Refresh => CacheUse::Refreshed,
         Caching::Use | Caching::Only => CacheUse::Miss,
     };
-    Answered { evidence, cache, tally }
+    Answered { evidence, cache, tally, from: None }
 }
 
 fn lay_out(prepared: &Prepared, around: &Surroundings, sink: &mut dyn Sink) -> Result<(Layer, InUse), PipelineError> {
@@ -185,12 +189,26 @@ fn evidence(prepared: &Prepared, seen: &Observation, verdict: Verdict, recorded:
     }
 }
 
+/// The facts that the run depended on, where they are known in full; else why not.
+fn observed(prepared: &Prepared, plan: &Plan, seen: &Observation, evidence: &Evidence) -> Result<BTreeSet<Fact>, String> {
+    if cache::reusable(&prepared.action.policy, evidence).is_err() {
+        return Err("no answer".to_owned());
+    }
+    match &seen.looked_at {
+        LookedAt::Paths(paths) => {
+            inputs::facts(paths, &prepared.snapshot, &plan.binds).map_err(|error| error.to_string())
+        }
+        LookedAt::Unknown(why) => Err(why.clone()),
+    }
+}
+
 /// Stores one execution and what was learnt on the way; makes room now and then.
 fn record(
     writer: &mut Writer,
     prepared: &Prepared,
     evidence: &Evidence,
     now: i64,
+    facts: Option<&BTreeSet<Fact>>,
 ) -> Result<(Evidence, Tally), StoreError> {
     let new = NewRecord {
         evidence,
@@ -202,6 +220,9 @@ fn record(
     let recorded = writer.record(&new)?;
     if !prepared.digests.new.is_empty() {
         writer.remember_files(&prepared.digests.new)?;
+    }
+    if let Some(facts) = facts {
+        writer.keep_inputs(&key::inputs_key(&prepared.action), recorded.id, &inputs::encode(facts))?;
     }
     if Bounds::is_due(recorded.id) {
         let _ = writer.gc(Bounds::default(), now)?;

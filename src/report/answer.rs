@@ -19,6 +19,8 @@ pub struct Circumstances {
     pub cache: CacheUse,
     /// What had to be unchanged.
     pub guard: Guard,
+    /// Under guard `inputs`: number of the record that answers, and the full id of its tree.
+    pub from: Option<(i64, String)>,
     /// Pathspecs that cut the tree.
     pub scope: Vec<String>,
     /// Pathspecs that the caller vouches for.
@@ -42,6 +44,13 @@ pub(super) struct RunnerName {
     name: String,
     digest: String,
     toolchain: String,
+}
+
+/// The record of another tree that answers.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub(super) struct FromRecord {
+    record: i64,
+    tree: String,
 }
 
 /// The clock as the result names it.
@@ -72,6 +81,8 @@ pub struct Answer {
     key: String,
     pub(super) cache: CacheUse,
     pub(super) guard: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) from: Option<FromRecord>,
     pub(super) tree: String,
     commit: Option<String>,
     dirty: bool,
@@ -113,6 +124,7 @@ impl Answer {
             key: evidence.key,
             cache: circumstances.cache,
             guard: circumstances.guard.name(),
+            from: circumstances.from.map(|(record, tree)| FromRecord { record, tree }),
             tree: evidence.tree,
             commit: evidence.commit,
             dirty: evidence.dirty,
@@ -153,6 +165,7 @@ impl Answer {
         let circumstances = Circumstances {
             cache: CacheUse::Miss,
             guard: Guard::Exact,
+            from: None,
             scope: Vec::new(),
             touches: Vec::new(),
             argv,

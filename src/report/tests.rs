@@ -84,6 +84,7 @@ fn answer(cache: CacheUse) -> Answer {
     let circumstances = Circumstances {
         cache,
         guard: Guard::Exact,
+        from: None,
         scope: Vec::new(),
         touches: Vec::new(),
         argv: ["go", "test", "-run", "A|B"].map(|word| word.as_bytes().to_vec()).to_vec(),

@@ -102,6 +102,7 @@ fn trim(connection: &mut Connection, bounds: Bounds, now: i64) -> rusqlite::Resu
             params![bounds.records, over],
         )?);
     }
+    transaction.execute("DELETE FROM input_sets WHERE id NOT IN (SELECT id FROM executions)", [])?;
     if swept.records > 0 {
         swept.keys += count(transaction.execute(
             "DELETE FROM keys WHERE NOT EXISTS (SELECT 1 FROM executions e WHERE e.key = keys.key)",

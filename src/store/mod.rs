@@ -13,6 +13,7 @@
 mod connection;
 mod error;
 mod gc;
+mod inputs;
 mod reader;
 mod row;
 mod secret;

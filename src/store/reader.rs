@@ -185,6 +185,10 @@ impl Reader {
         })
     }
 
+    pub(super) fn secret(&self) -> Option<&Secret> {
+        self.secret.as_ref()
+    }
+
     /// Asks the quick view of the file, which is opened once.
     fn by_still<T>(&self, ask: &impl Fn(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
         let mut still = self.still.borrow_mut();
@@ -201,7 +205,7 @@ impl Reader {
     }
 
     /// Reads the way that is at hand; the still view is only a short cut, so whatever goes wrong there does not count.
-    fn read<T>(&self, ask: impl Fn(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+    pub(super) fn read<T>(&self, ask: impl Fn(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
         if is_settled(&self.database)
             && let Ok(answer) = self.by_still(&ask)
         {

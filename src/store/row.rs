@@ -16,6 +16,7 @@ pub(super) const RECORD_BYTES: usize = 4096;
 const EXECUTION: &[u8; 8] = b"executed";
 const TALLY: &[u8; 8] = b"tallied\0";
 const FILE: &[u8; 8] = b"filehash";
+const INPUTS: &[u8; 8] = b"inputset";
 
 /// An execution as it lies in its table.
 pub(super) struct Execution {
@@ -163,6 +164,16 @@ pub(super) fn tag_file(secret: &Secret, stamp: &[u8; 40], digest: &Digest) -> [u
 pub(super) fn check_file(secret: &Secret, stamp: &[u8; 40], digest: &[u8], tag: &[u8]) -> Option<Digest> {
     let digest = Digest(digest.try_into().ok()?);
     secret.is_tag(tag, FILE, &[stamp, &digest.0]).then_some(digest)
+}
+
+/// The tag of a set of inputs: of which execution, under which name, and what it holds.
+pub(super) fn tag_inputs(secret: &Secret, id: i64, name: &Digest, bytes: &[u8]) -> [u8; 32] {
+    secret.tag(INPUTS, &[&id.to_le_bytes(), &name.0, bytes])
+}
+
+/// Whether the tag of a set of inputs is right.
+pub(super) fn check_inputs(secret: &Secret, id: i64, name: &Digest, bytes: &[u8], tag: &[u8]) -> bool {
+    secret.is_tag(tag, INPUTS, &[&id.to_le_bytes(), &name.0, bytes])
 }
 
 /// The record cut to size, and its bytes: first the tail loses its beginning, then prose is shortened.

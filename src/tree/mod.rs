@@ -17,6 +17,7 @@ mod revision;
 #[cfg(test)]
 pub(crate) mod tests;
 mod untracked;
+mod walker;
 mod worktree;
 
 #[cfg(test)]
@@ -24,6 +25,7 @@ pub(crate) use crate::tree::descent::open_folder;
 pub(crate) use crate::tree::descent::{Descent, open_root, split};
 pub use crate::tree::error::TreeError;
 pub(crate) use crate::tree::error::show;
+pub use crate::tree::walker::{Spot, Walker};
 
 use crate::model::check::TreeIdentity;
 use crate::model::digest::{ObjectFormat, ObjectId};

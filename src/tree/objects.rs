@@ -6,7 +6,8 @@ use crate::tree::error::{TreeError, detail, show};
 use crate::tree::listing::{MAX_DEPTH, MAX_ENTRIES, id_of, refuse_name};
 use crate::tree::{Entry, EntryKind};
 use gix::objs::{Find as _, Kind, TreeRefIter};
-use std::collections::HashSet;
+use crate::model::digest::ObjectId;
+use std::collections::{HashMap, HashSet};
 
 /// Reads the object `id` into `buffer`; `what` says what it is needed for.
 pub(super) fn load(
@@ -149,6 +150,24 @@ fn list_into(
         }
     }
     Ok(())
+}
+
+/// The entries of one tree object, by name.
+pub(super) fn children(
+    bytes: &[u8],
+    hash: gix::hash::Kind,
+) -> Result<HashMap<Vec<u8>, (EntryKind, ObjectId)>, TreeError> {
+    TreeRefIter::from_bytes(bytes, hash)
+        .map(|item| {
+            let item = item.map_err(|error| TreeError::Damaged {
+                id: String::new(),
+                what: "a folder".to_owned(),
+                detail: detail(&error),
+            })?;
+            let name: &[u8] = item.filename.as_ref();
+            Ok((name.to_vec(), (kind_of(item.mode), id_of(item.oid))))
+        })
+        .collect()
 }
 
 /// Finds the entry at `path` below a tree whose bytes are `root`.

@@ -1,0 +1,302 @@
+//! Observed inputs: from the paths that a check looked at to a set of facts about tree and host, and whether those facts
+//! still hold for another tree. Observing is `sandbox::observer`'s, keeping is `store`'s.
+//!
+//! A fact says what was at one place, taken literally: links on the way are facts of their own, so a set can be compared
+//! with another tree by looking at places, without opening a file.
+#![forbid(unsafe_code)]
+
+use crate::model::digest::ObjectId;
+use crate::model::runner::Bind;
+use crate::sandbox::observer::{DEEP, EXISTS, LISTING};
+use crate::sandbox::plan::TREE_PLACE;
+use crate::tree::{EntryKind, Snapshot, Spot, TreeError, Walker};
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Links that are followed on one way, as the kernel does (path_resolution(7)).
+const LINKS_MAX: usize = 40;
+
+/// What was found at one place.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Fact {
+    /// In the tree: nothing.
+    Absent(Vec<u8>),
+    /// In the tree: this entry, content and all.
+    Entry(Vec<u8>, Vec<u8>),
+    /// In the tree: something of this kind.
+    Kind(Vec<u8>, u8),
+    /// In the tree: a folder with these names in it.
+    Names(Vec<u8>, Vec<u8>),
+    /// On the host: nothing.
+    HostAbsent(Vec<u8>),
+    /// On the host: this very file, or this folder with what is in it.
+    HostStamp(Vec<u8>, Vec<u8>),
+    /// On the host: a folder.
+    HostFolder(Vec<u8>),
+}
+
+/// Works out the facts behind what a check looked at.
+///
+/// # Errors
+/// A tree object cannot be read.
+pub(crate) fn facts(
+    looked_at: &[(Vec<u8>, u8)],
+    snapshot: &Snapshot,
+    binds: &[Bind],
+) -> Result<BTreeSet<Fact>, TreeError> {
+    let mut walker = Walker::new(snapshot);
+    let mut facts = BTreeSet::new();
+    for (path, kind) in looked_at {
+        let parts = normal(path);
+        match below_tree(&parts) {
+            Some(inside) => tree_facts(&mut walker, inside, *kind, &mut facts)?,
+            None => host_facts(&parts, *kind, binds, &mut facts),
+        }
+    }
+    Ok(facts)
+}
+
+/// The parts of an absolute path without empty ones and dots; `..` stays, since links decide what it means.
+fn normal(path: &[u8]) -> Vec<&[u8]> {
+    path.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".").collect()
+}
+
+fn below_tree<'p>(parts: &[&'p [u8]]) -> Option<Vec<&'p [u8]>> {
+    let place = TREE_PLACE.trim_start_matches('/').as_bytes();
+    (parts.first() == Some(&place)).then(|| parts[1..].to_vec())
+}
+
+/// Follows a path through the tree's own links and notes what is at its end and at each link.
+fn tree_facts(
+    walker: &mut Walker<'_>,
+    parts: Vec<&[u8]>,
+    kind: u8,
+    facts: &mut BTreeSet<Fact>,
+) -> Result<(), TreeError> {
+    let mut left: Vec<Vec<u8>> = parts.into_iter().rev().map(<[u8]>::to_vec).collect();
+    let mut at: Vec<Vec<u8>> = Vec::new();
+    let mut links = 0;
+    while let Some(part) = left.pop() {
+        if part == b".." {
+            at.pop();
+            continue;
+        }
+        at.push(part);
+        let path = at.join(&b'/');
+        if let Spot::Entry(EntryKind::Symlink, id) = walker.at(&path)? {
+            facts.insert(Fact::Entry(path, described(EntryKind::Symlink, &id)));
+            links += 1;
+            let target = walker.link_target(&id)?;
+            at.pop();
+            let mut parts = normal(&target);
+            if target.first() == Some(&b'/') {
+                match below_tree(&parts) {
+                    Some(inside) => parts = inside,
+                    // Out of the tree; what is there was noted by its real path.
+                    None => return Ok(()),
+                }
+                at.clear();
+            }
+            if links > LINKS_MAX {
+                return Ok(());
+            }
+            left.extend(parts.into_iter().rev().map(<[u8]>::to_vec));
+        }
+    }
+    end_fact(walker, at.join(&b'/'), kind, facts)
+}
+
+fn end_fact(walker: &mut Walker<'_>, path: Vec<u8>, kind: u8, facts: &mut BTreeSet<Fact>) -> Result<(), TreeError> {
+    match walker.at(&path)? {
+        Spot::Absent | Spot::BehindLink => {
+            facts.insert(Fact::Absent(path));
+        }
+        Spot::Entry(EntryKind::Folder, id) => {
+            if kind & DEEP != 0 {
+                facts.insert(Fact::Entry(path.clone(), described(EntryKind::Folder, &id)));
+            }
+            if kind & LISTING != 0
+                && let Some(names) = walker.names(&path)?
+            {
+                facts.insert(Fact::Names(path.clone(), names.0.to_vec()));
+            }
+            facts.insert(Fact::Kind(path, letter(EntryKind::Folder)));
+        }
+        Spot::Entry(found, _) if kind == EXISTS => {
+            facts.insert(Fact::Kind(path, letter(found)));
+        }
+        Spot::Entry(found, id) => {
+            facts.insert(Fact::Entry(path, described(found, &id)));
+        }
+    }
+    Ok(())
+}
+
+fn letter(kind: EntryKind) -> u8 {
+    match kind {
+        EntryKind::File => b'f',
+        EntryKind::Executable => b'x',
+        EntryKind::Symlink => b'l',
+        EntryKind::Folder => b'd',
+        EntryKind::Submodule => b's',
+    }
+}
+
+fn described(kind: EntryKind, id: &ObjectId) -> Vec<u8> {
+    [&[letter(kind)], id.as_bytes()].concat()
+}
+
+/// What a path outside of the tree stands for on the host, if the check sees the host there.
+fn host_facts(parts: &[&[u8]], kind: u8, binds: &[Bind], facts: &mut BTreeSet<Fact>) {
+    let path = [&b"/"[..], &parts.join(&b'/')].concat();
+    let path = Path::new(OsStr::from_bytes(&path));
+    let shown = binds.iter().filter(|bind| path.starts_with(&bind.inside)).max_by_key(|bind| bind.inside.as_os_str().len());
+    let Some(bind) = shown else { return };
+    let rest = path.strip_prefix(&bind.inside).unwrap_or(Path::new(""));
+    let host = if rest.as_os_str().is_empty() { bind.host.clone() } else { bind.host.join(rest) };
+    facts.insert(host_fact(&host, kind));
+}
+
+fn host_fact(host: &Path, kind: u8) -> Fact {
+    let name = host.as_os_str().as_bytes().to_vec();
+    match std::fs::metadata(host) {
+        Err(_) => Fact::HostAbsent(name),
+        Ok(meta) if meta.is_dir() && kind & (LISTING | DEEP) == 0 => Fact::HostFolder(name),
+        Ok(meta) => Fact::HostStamp(name, stamp(&meta)),
+    }
+}
+
+/// Device, inode, size, and the times of the last change of content and of inode.
+fn stamp(meta: &std::fs::Metadata) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(56);
+    for number in [meta.dev(), meta.ino(), meta.size(), u64::from(meta.mode())] {
+        bytes.extend(number.to_le_bytes());
+    }
+    for number in [meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec()] {
+        bytes.extend(number.to_le_bytes());
+    }
+    bytes
+}
+
+/// The first fact that no longer holds, in words; `None` where all do.
+///
+/// # Errors
+/// A tree object cannot be read.
+pub(crate) fn first_difference(facts: &[Fact], walker: &mut Walker<'_>) -> Result<Option<String>, TreeError> {
+    for fact in facts {
+        let (holds, path) = match fact {
+            Fact::Absent(path) => (walker.at(path)? == Spot::Absent, path),
+            Fact::Entry(path, described_before) => {
+                let now = walker.at(path)?;
+                let same = matches!(&now, Spot::Entry(kind, id) if described(*kind, id) == *described_before);
+                (same, path)
+            }
+            Fact::Kind(path, before) => {
+                (matches!(walker.at(path)?, Spot::Entry(kind, _) if letter(kind) == *before), path)
+            }
+            Fact::Names(path, before) => (walker.names(path)?.is_some_and(|now| now.0[..] == before[..]), path),
+            Fact::HostAbsent(path) => (std::fs::metadata(host_path(path)).is_err(), path),
+            Fact::HostFolder(path) => (std::fs::metadata(host_path(path)).is_ok_and(|meta| meta.is_dir()), path),
+            Fact::HostStamp(path, before) => {
+                (std::fs::metadata(host_path(path)).is_ok_and(|meta| stamp(&meta) == *before), path)
+            }
+        };
+        if !holds {
+            return Ok(Some(in_words(fact, path)));
+        }
+    }
+    Ok(None)
+}
+
+fn host_path(path: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(path))
+}
+
+fn in_words(fact: &Fact, path: &[u8]) -> String {
+    let name = if path.is_empty() { "the tree's root".into() } else { String::from_utf8_lossy(path) };
+    match fact {
+        Fact::Absent(_) => format!("`{name}` was looked for and not there"),
+        Fact::Entry(..) => format!("`{name}` was read and is another"),
+        Fact::Kind(..) => format!("`{name}` is of another kind, or gone"),
+        Fact::Names(..) => format!("folder `{name}` was listed and holds other names"),
+        Fact::HostAbsent(_) => format!("host file {name} was looked for and not there"),
+        Fact::HostFolder(_) => format!("host folder {name} is gone"),
+        Fact::HostStamp(..) => format!("host file {name} was used and has changed"),
+    }
+}
+
+/// A set as bytes: a version, then each fact as a letter and one or two length-prefixed fields.
+pub(crate) fn encode(facts: &BTreeSet<Fact>) -> Vec<u8> {
+    let mut bytes = vec![1];
+    for fact in facts {
+        let (letter, path, value): (u8, &[u8], &[u8]) = match fact {
+            Fact::Absent(path) => (b'a', path, &[]),
+            Fact::Entry(path, value) => (b'e', path, value),
+            Fact::Kind(path, kind) => (b'k', path, std::slice::from_ref(kind)),
+            Fact::Names(path, value) => (b'n', path, value),
+            Fact::HostAbsent(path) => (b'A', path, &[]),
+            Fact::HostFolder(path) => (b'F', path, &[]),
+            Fact::HostStamp(path, value) => (b'S', path, value),
+        };
+        bytes.push(letter);
+        for field in [path, value] {
+            bytes.extend(u32::try_from(field.len()).unwrap_or(u32::MAX).to_le_bytes());
+            bytes.extend(field);
+        }
+    }
+    bytes
+}
+
+/// Reads a set back; `None` where it is of another version or cut.
+pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Fact>> {
+    let mut rest = bytes.strip_prefix(&[1])?;
+    let mut facts = Vec::new();
+    while let Some((letter, after)) = rest.split_first() {
+        rest = after;
+        let mut field = || -> Option<Vec<u8>> {
+            let (length, after) = rest.split_first_chunk::<4>()?;
+            let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
+            let value = after.get(..length)?.to_vec();
+            rest = after.get(length..)?;
+            Some(value)
+        };
+        let (path, value) = (field()?, field()?);
+        facts.push(match letter {
+            b'a' => Fact::Absent(path),
+            b'e' => Fact::Entry(path, value),
+            b'k' => Fact::Kind(path, *value.first()?),
+            b'n' => Fact::Names(path, value),
+            b'A' => Fact::HostAbsent(path),
+            b'F' => Fact::HostFolder(path),
+            b'S' => Fact::HostStamp(path, value),
+            _ => return None,
+        });
+    }
+    Some(facts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_read_back_and_cut_ones_are_none() {
+        let facts: BTreeSet<Fact> = [
+            Fact::Absent(b"a/b".to_vec()),
+            Fact::Entry(b"c".to_vec(), vec![b'f', 1, 2]),
+            Fact::Kind(Vec::new(), b'd'),
+            Fact::Names(b"d".to_vec(), vec![9; 32]),
+            Fact::HostAbsent(b"/usr/x".to_vec()),
+            Fact::HostFolder(b"/usr".to_vec()),
+            Fact::HostStamp(b"/usr/y".to_vec(), vec![7; 64]),
+        ]
+        .into();
+        let bytes = encode(&facts);
+        assert_eq!(decode(&bytes).map(|read| read.into_iter().collect()), Some(facts));
+        assert_eq!(decode(&bytes[..bytes.len() - 1]), None);
+        assert_eq!(decode(&[2]), None);
+    }
+}
