@@ -99,12 +99,18 @@ pub(super) enum Command {
         #[arg(value_name = "KEY|ID")]
         record: String,
         /// Print the whole output instead, exact bytes
-        #[arg(long)]
+        #[arg(long, conflicts_with = "inputs")]
         log: bool,
+        /// Print what of tree and host it depended on instead
+        #[arg(long)]
+        inputs: bool,
     },
     /// Would this check hit; if not, what differs from the nearest record
     #[command(override_usage = "checkrun explain [OPTIONS] -- CMD [ARG]...")]
     Explain(CheckArgs),
+    /// Run a check, or answer it, and print what of tree and host it depends on
+    #[command(override_usage = "checkrun inputs [OPTIONS] -- CMD [ARG]...")]
+    Inputs(CheckArgs),
     /// The policies there are, or one in full as it is on this machine
     Policies {
         /// Show this one in full: a name or a file

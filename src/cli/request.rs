@@ -51,7 +51,11 @@ pub enum Request {
         record: String,
         /// The whole output instead.
         log: bool,
+        /// The observed inputs instead.
+        inputs: bool,
     },
+    /// Run or answer a check and tell what it depends on.
+    Inputs(Box<CheckRequest>),
     /// Would it hit, and if not, why.
     Explain(Box<CheckRequest>),
     /// The policies, or one in full.
@@ -171,7 +175,8 @@ pub(super) fn invocation(cli: Cli) -> Result<Invocation, Exit> {
         Some(Command::Run(args)) => run(args, global.format)?,
         Some(Command::Explain(args)) => Request::Explain(Box::new(check(args)?)),
         Some(Command::Log { tree }) => Request::Log { tree },
-        Some(Command::Show { record, log }) => Request::Show { record, log },
+        Some(Command::Show { record, log, inputs }) => Request::Show { record, log, inputs },
+        Some(Command::Inputs(args)) => Request::Inputs(Box::new(check(args)?)),
         Some(Command::Policies { name }) => Request::Policies { name },
         Some(Command::Runners { name }) => Request::Runners { name },
         Some(Command::Doctor) => Request::Doctor,

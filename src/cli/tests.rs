@@ -97,7 +97,7 @@ fn commands_take_the_options_of_all() {
     for (line, request) in [
         ("log --tree HEAD", Request::Log { tree: Some("HEAD".to_owned()) }),
         ("-C x log", Request::Log { tree: None }),
-        ("show b3:12 --log", Request::Show { record: "b3:12".to_owned(), log: true }),
+        ("show b3:12 --log", Request::Show { record: "b3:12".to_owned(), log: true, inputs: false }),
         ("policies strict --format json", Request::Policies { name: Some("strict".to_owned()) }),
         ("--format json runners", Request::Runners { name: None }),
         ("doctor -v", Request::Doctor),

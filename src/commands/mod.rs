@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod failure;
+mod inputs;
 mod listing;
 mod records;
 mod run;
@@ -57,7 +58,9 @@ fn dispatch(invocation: Invocation, session: &mut Session) -> Result<u8, Failure
         Request::Run(request) => run::run(*request, session),
         Request::Explain(request) => records::explain(*request, session),
         Request::Log { tree } => records::log(tree.as_deref(), session),
-        Request::Show { record, log } => records::show(&record, log, session),
+        Request::Show { record, log, inputs: false } => records::show(&record, log, session),
+        Request::Show { record, .. } => inputs::show(&record, session),
+        Request::Inputs(request) => inputs::inputs(*request, session),
         Request::Policies { name } => listing::policies(name.as_deref(), session),
         Request::Runners { name } => listing::runners(name.as_deref(), session),
         Request::Doctor => upkeep::doctor(session),

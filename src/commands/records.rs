@@ -94,6 +94,24 @@ fn warn(session: &mut Session, listing: &Listing) {
 
 /// Shows one record, or its whole output.
 pub(super) fn show(asked: &str, log: bool, session: &mut Session) -> Result<u8, Failure> {
+    let record = find(asked, session)?.1;
+    if log {
+        return whole_output(&record, session);
+    }
+    if session.reporter.is_json() {
+        let argv = key::argv_of(&record.preimage).unwrap_or_default();
+        let answer = crate::report::Answer::of_record(&record.evidence, argv, record.tally);
+        session.reporter.object(&answer);
+    } else {
+        let mut text = format!("id       {}\n", record.id);
+        text.push_str(&evidence_text(&record.evidence, &command_of(&record)));
+        session.reporter.data(text.as_bytes());
+    }
+    Ok(0)
+}
+
+/// The record that a key, the beginning of one, or a number names.
+pub(super) fn find(asked: &str, session: &mut Session) -> Result<(Reader, Record), Failure> {
     let none = || Failure::new(format!("no record `{asked}`"), Some("`checkrun log` lists keys and numbers"));
     let reader = Store::open_reader(&session.around.store)?.ok_or_else(none)?;
     let listing = match asked.parse::<i64>() {
@@ -105,20 +123,8 @@ pub(super) fn show(asked: &str, log: bool, session: &mut Session) -> Result<u8, 
         _ => reader.by_key(asked)?,
     };
     warn(session, &listing);
-    let record = listing.records.first().ok_or_else(none)?;
-    if log {
-        return whole_output(record, session);
-    }
-    if session.reporter.is_json() {
-        let argv = key::argv_of(&record.preimage).unwrap_or_default();
-        let answer = crate::report::Answer::of_record(&record.evidence, argv, record.tally);
-        session.reporter.object(&answer);
-    } else {
-        let mut text = format!("id       {}\n", record.id);
-        text.push_str(&evidence_text(&record.evidence, &command_of(record)));
-        session.reporter.data(text.as_bytes());
-    }
-    Ok(0)
+    let record = listing.records.into_iter().next().ok_or_else(none)?;
+    Ok((reader, record))
 }
 
 fn whole_output(record: &Record, session: &mut Session) -> Result<u8, Failure> {

@@ -10,6 +10,7 @@ mod recording;
 mod runs;
 mod verdict;
 
+pub use inputs::{HostInputs, InputGroups, TreeInputs};
 pub use prepare::{Prepared, Wish, prepare};
 pub use verdict::exit_status;
 
@@ -278,6 +279,21 @@ fn by_inputs(prepared: &Prepared, sink: &mut dyn Sink) -> Result<Option<Answered
                 tally: record.tally,
                 from: Some(from),
             }));
+        }
+    }
+    Ok(None)
+}
+
+/// The newest set of observed inputs that holds for a prepared check, with the number of its record.
+///
+/// # Errors
+/// A tree object cannot be read.
+pub fn inputs_that_hold(prepared: &Prepared, reader: &Reader) -> Result<Option<(i64, InputGroups)>, PipelineError> {
+    let mut walker = Walker::new(&prepared.snapshot);
+    for (id, bytes) in reader.inputs(&key::inputs_key(&prepared.action)) {
+        let Some(facts) = inputs::decode(&bytes) else { continue };
+        if inputs::first_difference(&facts, &mut walker)?.is_none() {
+            return Ok(Some((id, InputGroups::of(&facts))));
         }
     }
     Ok(None)

@@ -36,6 +36,21 @@ impl Writer {
 }
 
 impl Reader {
+    /// The set of the execution `id`, if one is kept and whole.
+    #[must_use]
+    pub fn inputs_of(&self, id: i64) -> Option<Vec<u8>> {
+        let secret = self.secret()?;
+        let rows = self.read(|connection| {
+            let mut query = connection.prepare("SELECT name, bytes, tag FROM input_sets WHERE id = ?1")?;
+            let mut rows = query.query(params![id])?;
+            let Some(row) = rows.next()? else { return Ok(None) };
+            Ok(Some((row::bytes(row, 0)?, row::bytes(row, 1)?, row::bytes(row, 2)?)))
+        });
+        let (name, bytes, tag) = rows.ok().flatten()?;
+        let name = Digest(name.try_into().ok()?);
+        row::check_inputs(secret, id, &name, &bytes, &tag).then_some(bytes)
+    }
+
     /// The sets under `name`, newest first, each with the number of its execution. Broken ones are left out.
     #[must_use]
     pub fn inputs(&self, name: &Digest) -> Vec<(i64, Vec<u8>)> {

@@ -3,5 +3,8 @@
 
 mod support;
 
+/// Guard `inputs`: observed inputs.
+mod inputs;
+
 /// One check from question to answer.
 mod flow;

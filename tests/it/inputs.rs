@@ -1,0 +1,314 @@
+//! Guard `inputs`: an earlier run answers for another tree where all that it looked at is as it was, and never else.
+
+use crate::support::{EVERYBODY, Env, Output};
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+fn guard(output: &Output) -> (String, String) {
+    let json = output.json();
+    let text = |name: &str| json[name].as_str().unwrap_or_default().to_owned();
+    (text("cache"), text("guard"))
+}
+
+#[track_caller]
+fn hits_by_inputs(output: &Output) {
+    assert_eq!(guard(output), ("hit".to_owned(), "inputs".to_owned()), "{}", output.err());
+}
+
+#[track_caller]
+fn runs(output: &Output) {
+    assert_eq!(guard(output).0, "miss", "{}", output.out());
+}
+
+#[test]
+fn what_was_not_looked_at_may_change_and_what_was_may_not() {
+    for who in EVERYBODY {
+        let env = Env::of(who);
+        env.write("read", "1\n").write("other", "1\n").write("folder/one", "1\n").write("deep/x/y", "1\n");
+        std::os::unix::fs::symlink("read", env.repo("link")).expect("symlink");
+        env.commit();
+        let script = "cat link; ls folder; test ! -e absent; cd deep; cat x/y";
+        runs(&env.sh(script));
+        // Beside all that was looked at.
+        env.write("other", "2\n").write("new", "1\n").write("deep/z", "1\n");
+        hits_by_inputs(&env.sh(script));
+        let json = env.sh(script).json();
+        assert_eq!(json["from"]["record"], 1);
+        assert_ne!(json["from"]["tree"], json["tree"]);
+        // Each of the things that were: content behind a link, a listing, absence, a relative path.
+        env.write("read", "2\n");
+        runs(&env.sh(script));
+        env.write("folder/two", "1\n");
+        runs(&env.sh(script));
+        env.write("folder/two", "2\n");
+        hits_by_inputs(&env.sh(script));
+        env.write("absent", "");
+        runs(&env.sh(script));
+        std::fs::remove_file(env.repo("absent")).expect("rm");
+        env.write("deep/x/y", "2\n");
+        runs(&env.sh(script));
+        std::fs::remove_file(env.repo("link")).expect("rm");
+        std::os::unix::fs::symlink("other", env.repo("link")).expect("symlink");
+        runs(&env.sh(script));
+    }
+}
+
+#[test]
+fn guard_exact_turns_it_off() {
+    let env = Env::new();
+    env.write("a", "1").write("b", "1").commit();
+    let args = |guard: &'static str| ["--format", "json", "--guard", guard, "--", "cat", "a"];
+    runs(&env.checkrun(&args("exact")));
+    env.write("b", "2");
+    hits_by_inputs(&env.checkrun(&args("inputs")));
+    runs(&env.checkrun(&args("exact")));
+}
+
+#[test]
+fn what_a_program_makes_and_reads_again_leads_to_what_it_was_made_from() {
+    let env = Env::new();
+    env.write("source", "1\n").write("other", "1\n").commit();
+    // By a link made on the way, a hard link, and a new name.
+    let script = "ln -s source soft && cat soft && ln source hard && cat hard && mv other moved && cat moved";
+    runs(&env.sh(script));
+    env.write("unrelated", "1\n");
+    hits_by_inputs(&env.sh(script));
+    env.write("source", "2\n");
+    runs(&env.sh(script));
+    env.write("other", "2\n");
+    runs(&env.sh(script));
+}
+
+#[test]
+fn static_programs_threads_and_descriptors_are_seen_too() {
+    // Tracers that live in the process miss these (jacereda/fsatrace#24, voidzero-dev/vite-task#587).
+    let env = Env::new();
+    let source = r#"
+        #include <fcntl.h>
+        #include <pthread.h>
+        #include <stdio.h>
+        #include <unistd.h>
+        static void *reader(void *name) {
+            char byte; int folder = open("folder", O_RDONLY | O_DIRECTORY);
+            int fd = openat(folder, name, O_RDONLY);
+            if (fd < 0 || read(fd, &byte, 1) != 1) _exit(3);
+            putchar(byte);
+            return 0;
+        }
+        int main(void) {
+            pthread_t thread;
+            if (pthread_create(&thread, 0, reader, "in-thread")) return 2;
+            pthread_join(thread, 0);
+            if (vfork() == 0) execl("folder/child", "child", (char *)0);
+            return 0;
+        }"#;
+    std::fs::write(env.path("p.c"), source).expect("write");
+    let built = std::process::Command::new("gcc")
+        .args(["-static", "-O1", "-o"])
+        .arg(env.path("p"))
+        .arg(env.path("p.c"))
+        .arg("-lpthread")
+        .status()
+        .expect("gcc");
+    assert!(built.success());
+    env.write("p", std::fs::read(env.path("p")).expect("read")).executable("p");
+    env.write("folder/in-thread", "1").write("folder/child", "#!/bin/sh\necho 1\n").executable("folder/child");
+    env.write("elsewhere", "1").commit();
+    let run = || env.checkrun(&["--format", "json", "--", "./p"]);
+    runs(&run());
+    env.write("elsewhere", "2");
+    hits_by_inputs(&run());
+    env.write("folder/in-thread", "2");
+    runs(&run());
+    env.write("folder/child", "#!/bin/sh\necho 2\n").executable("folder/child");
+    runs(&run());
+    std::fs::set_permissions(env.repo("p"), std::fs::Permissions::from_mode(0o644)).expect("chmod");
+    runs(&run());
+}
+
+#[test]
+fn a_program_that_leaves_the_view_leaves_no_set() {
+    let env = Env::new();
+    env.write("a", "1").write("b", "1").commit();
+    let script = "unshare --user --mount true; cat a";
+    runs(&env.sh(script));
+    env.write("b", "2");
+    runs(&env.sh(script));
+}
+
+#[test]
+fn a_changed_host_file_is_a_miss_that_explain_names() {
+    // golang/go#26790, mozilla/sccache#856: what was executed counts, not the name it was called by.
+    let env = Env::new();
+    let tools = env.path("tools/bin");
+    std::fs::create_dir_all(&tools).expect("mkdir");
+    let tool = tools.join("mytool");
+    let put = |text: &str| {
+        std::fs::write(&tool, format!("#!/bin/sh\nexec \"$(dirname \"$0\")/real\" {text}\n")).expect("write");
+        std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).expect("chmod");
+    };
+    let put_real = |text: &str| {
+        std::fs::write(tools.join("real"), format!("#!/bin/sh\necho {text} $1\n")).expect("write");
+        std::fs::set_permissions(tools.join("real"), std::fs::Permissions::from_mode(0o755)).expect("chmod");
+    };
+    put("x");
+    put_real("one");
+    env.write("a", "1").commit();
+    let path = format!("{}:/usr/bin:/bin", tools.display());
+    let run = |args: &[&str]| crate::support::run(env.command(args).env("PATH", &path));
+    let args = ["--format", "json", "--", "mytool"];
+    runs(&run(&args));
+    env.write("b", "1");
+    hits_by_inputs(&run(&args));
+    // The shim stays, what it runs changes.
+    put_real("two");
+    env.write("b", "2");
+    let explained = run(&["explain", "--", "mytool"]).expect(0).out();
+    assert!(explained.contains("tools/bin/real was used and has changed"), "{explained}");
+    let again = run(&args);
+    runs(&again);
+    assert!(again.json()["tail"].as_str().is_some_and(|tail| tail.contains("two")), "{}", again.out());
+}
+
+#[test]
+fn inputs_are_listed_by_record_and_by_command() {
+    let env = Env::new();
+    env.write("a", "1").write("d/b", "1").commit();
+    let told = env.checkrun(&["inputs", "--", "sh", "-c", "cat a; ls d; test -e no"]).expect(0).out();
+    for line in ["tree: read", "  a\n", "tree: listed", "  d\n", "tree: looked for, not there", "  no\n", "host: used"] {
+        assert!(told.contains(line), "{line}: {told}");
+    }
+    let json = env.checkrun(&["--format", "json", "show", "1", "--inputs"]).expect(0).json();
+    assert_eq!(json["tree"]["read"], serde_json::json!(["a"]));
+    assert_eq!(json["scope"], serde_json::json!(["a", "d"]));
+}
+
+/// A small generator with a stated seed, so that a failure can be shown again.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: usize) -> usize {
+        // xorshift64*
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let wide = u128::from(self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)) * limit as u128;
+        usize::try_from(wide >> 64).expect("below the limit")
+    }
+}
+
+/// A repository of more than forty files with two real checks in it: a Python test suite and a C program built by make.
+fn project(env: &Env) {
+    for index in 0..20 {
+        let import = if index > 0 && index % 3 == 0 { format!("from pkg.m{} import value as base\n", index - 1) } else { "base = 1\n".to_owned() };
+        env.write(&format!("pkg/m{index}.py"), format!("{import}value = base + {index}\n"));
+        env.write(&format!("docs/page{index}.md"), format!("page {index}\n"));
+    }
+    env.write("pkg/__init__.py", "");
+    env.write("data/table.txt", "1 2 3\n");
+    env.write(
+        "test_pkg.py",
+        "import unittest, os\nfrom pkg import m3, m9\nclass T(unittest.TestCase):\n    def test_values(self):\n        self.assertEqual(m3.value + m9.value, 3 + 3 + 9 + 9)\n    def test_data(self):\n        self.assertEqual(sum(map(int, open('data/table.txt').read().split())), 6)\n    def test_folder(self):\n        self.assertNotIn('extra', os.listdir('data'))\n",
+    );
+    for index in 0..5 {
+        env.write(&format!("c/part{index}.c"), format!("#include \"part.h\"\nint part{index}(void) {{ return BASE + {index}; }}\n"));
+    }
+    env.write("c/part.h", "#define BASE 1\nint part0(void), part1(void), part2(void), part3(void), part4(void);\n");
+    env.write("c/main.c", "#include \"part.h\"\nint main(void) { return part0() + part1() + part2() + part3() + part4() == 15 ? 0 : 1; }\n");
+    env.write(
+        "c/Makefile",
+        "OBJECTS = main.o part0.o part1.o part2.o part3.o part4.o\ncheck: prog\n\t./prog\nprog: $(OBJECTS)\n\tcc -o $@ $(OBJECTS)\n%.o: %.c part.h\n\tcc -c -o $@ $<\n",
+    );
+}
+
+/// Files of the working tree, as git knows them.
+fn files(env: &Env) -> Vec<String> {
+    env.git(&["ls-files"]).lines().map(str::to_owned).collect()
+}
+
+/// Changes one entry at random and says what it did.
+fn mutate(env: &Env, dice: &mut Dice, files: &[String]) -> (String, BTreeSet<String>) {
+    let file = files[dice.below(files.len())].clone();
+    let path = env.repo(&file);
+    let beside = |name: &str| -> (String, PathBuf) {
+        let folder = Path::new(&file).parent().map(|folder| folder.join(name)).unwrap_or_default();
+        (folder.display().to_string(), env.repo(&folder.display().to_string()))
+    };
+    let what = dice.below(6);
+    let mut touched = BTreeSet::from([file.clone()]);
+    let said = match what {
+        0 => {
+            let mut text = std::fs::read(&path).expect("read");
+            text.extend_from_slice(if dice.below(2) == 0 { b"\n" } else { b"\nboom(\n" });
+            std::fs::write(&path, text).expect("write");
+            "changed"
+        }
+        1 => {
+            std::fs::remove_file(&path).expect("rm");
+            "deleted"
+        }
+        2 => {
+            let (name, to) = beside("extra");
+            std::fs::write(to, "extra\n").expect("write");
+            touched = BTreeSet::from([name]);
+            "added extra beside"
+        }
+        3 => {
+            let (name, to) = beside("renamed");
+            std::fs::rename(&path, to).expect("mv");
+            touched.insert(name);
+            "renamed"
+        }
+        4 => {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("chmod");
+            "made executable"
+        }
+        _ => {
+            std::fs::remove_file(&path).expect("rm");
+            std::os::unix::fs::symlink("/nowhere", &path).expect("symlink");
+            "made a link"
+        }
+    };
+    (format!("{said} {file}"), touched)
+}
+
+#[test]
+fn no_mutation_is_ever_answered_wrongly() {
+    let env = Env::new();
+    project(&env);
+    env.commit();
+    let files = files(&env);
+    assert!(files.len() >= 40, "{}", files.len());
+    let checks: [&[&str]; 2] = [&["--", "/usr/bin/python3", "-B", "-m", "unittest", "-q", "test_pkg"], &["--cwd", "c", "--", "make", "-s", "check"]];
+    let rounds = if std::env::var_os("CHECKRUN_LONG").is_some() { 150 } else { 15 };
+    let mut dice = Dice(0x5eed_0001);
+    let (mut beside, mut answered) = (0, 0);
+    for check in checks {
+        let run = |extra: &[&str]| env.checkrun(&[&["--format", "json"], extra, check].concat());
+        drop(run(&[]).expect(0));
+        let told = env.checkrun(&[&["--format", "json", "inputs"], check].concat()).expect(0).json();
+        let list = |name: &str| -> Vec<String> {
+            told["tree"][name].as_array().into_iter().flatten().filter_map(|path| path.as_str().map(str::to_owned)).collect()
+        };
+        let (read, listed, there, absent) = (list("read"), list("listed"), list("there"), list("absent"));
+        for _ in 0..rounds {
+            let (said, touched) = mutate(&env, &mut dice, &files);
+            let cached = run(&[]);
+            let fresh = run(&["--no-cache"]);
+            assert_eq!(cached.status, fresh.status, "{check:?}: {said}\n{}", cached.out());
+            let outside = touched.iter().all(|path| {
+                let folder = Path::new(path).parent().map_or_else(String::new, |folder| folder.display().to_string());
+                let folder = if folder.is_empty() { ".".to_owned() } else { folder };
+                ![&read, &there, &absent].iter().any(|group| group.contains(path)) && !listed.contains(&folder)
+            });
+            if outside {
+                beside += 1;
+                answered += usize::from(cached.json()["cache"] == "hit");
+            }
+            env.git(&["clean", "-qfdx"]);
+            env.git(&["checkout", "-q", "--", "."]);
+        }
+    }
+    assert!(beside > 0 && answered * 10 >= beside * 9, "{answered} of {beside} beside the inputs were answered");
+}
