@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Layout of the kept answer and of what it is kept under. It goes up with every change of `Abilities`.
-const PROBE_VERSION: &str = "2";
+const PROBE_VERSION: &str = "3";
 
 /// This machine, as this process sees it.
 #[derive(Debug)]

@@ -112,16 +112,7 @@ pub fn probe() -> Result<Abilities, SandboxError> {
         layers.insert(layer, state);
     }
     layers.insert(Layer::Disk, LayerState::Enforced);
-    layers.insert(Layer::Clock, clock_state());
     Ok(Abilities { user, layers, overlay: tried.overlay, landlock_abi, cgroup: group })
-}
-
-fn clock_state() -> LayerState {
-    if cfg!(target_arch = "x86_64") {
-        LayerState::Enforced
-    } else {
-        LayerState::Unavailable("on this architecture the host's clock is shown".to_owned())
-    }
 }
 
 fn landlock_state(abi: u32) -> LayerState {
@@ -189,6 +180,7 @@ fn try_in_child(user: HostUser) -> Tried {
         };
         layers.insert(layer, state);
     }
+    layers.insert(Layer::Clock, try_clock());
     layers.insert(Layer::Seccomp, try_filter());
     Tried { layers, overlay }
 }
@@ -242,12 +234,33 @@ fn try_proc() -> LayerState {
     }
 }
 
+/// A filter that lets everything pass.
+const ALLOW_ALL: [sys::Instruction; 1] =
+    [sys::Instruction { code: 0x06, jump_true: 0, jump_false: 0, operand: 0x7fff_0000 }];
+
 fn try_filter() -> LayerState {
-    let allow_all = [sys::Instruction { code: 0x06, jump_true: 0, jump_false: 0, operand: 0x7fff_0000 }];
-    let tried = sys::prctl(libc::PR_SET_NO_NEW_PRIVS, 1).and_then(|_| sys::install_filter(&allow_all, 0));
+    let tried = sys::prctl(libc::PR_SET_NO_NEW_PRIVS, 1).and_then(|_| sys::install_filter(&ALLOW_ALL, 0));
     match tried {
         Ok(_) => LayerState::Enforced,
         Err(error) => LayerState::Unavailable(format!("seccomp filters are refused: {error}")),
+    }
+}
+
+/// The clock's questions come by a filter with a listener, of which a process tree can have one only (seccomp(2),
+/// `SECCOMP_FILTER_FLAG_NEW_LISTENER`, EBUSY).
+fn try_clock() -> LayerState {
+    if !cfg!(target_arch = "x86_64") {
+        return LayerState::Unavailable("on this architecture the host's clock is shown".to_owned());
+    }
+    let listening = sys::prctl(libc::PR_SET_NO_NEW_PRIVS, 1)
+        .and_then(|_| sys::install_filter(&ALLOW_ALL, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER));
+    match listening {
+        Ok(_) => LayerState::Enforced,
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => LayerState::Unavailable(
+            "another program answers system calls here already, as inside another checkrun, and there can be one only"
+                .to_owned(),
+        ),
+        Err(error) => LayerState::Unavailable(format!("system calls cannot be answered from outside: {error}")),
     }
 }
 
