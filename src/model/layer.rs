@@ -83,6 +83,12 @@ impl Layer {
             Self::Disk => "disk",
         }
     }
+
+    /// Whether it bounds what a check may use up, and not what it may see or reach.
+    #[must_use]
+    pub fn is_limit(self) -> bool {
+        matches!(self, Self::Memory | Self::Pids | Self::Cpus | Self::Disk)
+    }
 }
 
 impl fmt::Display for Layer {

@@ -11,6 +11,7 @@ use crate::pipeline::abilities::Machine;
 use crate::pipeline::digests::KnownDigests;
 use crate::pipeline::{PipelineError, Surroundings};
 use crate::sandbox::plan::planned_layers;
+use crate::sandbox::SandboxError;
 use crate::sandbox::probe::Abilities;
 use crate::toolchain;
 use crate::tree::{self, Snapshot, Source};
@@ -76,8 +77,16 @@ pub fn prepare(wish: &Wish, around: &Surroundings) -> Result<Prepared, PipelineE
     let runner = catalogue::choose_runner(&runners, &word, wish.runner.as_deref())?;
     let mut digests = KnownDigests::new(&around.store);
     let resolved = toolchain::resolve(runner, &word, &policy, &around.lookup, &mut digests)?;
-    let abilities = Machine::new(&around.store.cache).abilities()?;
-    let layers = planned_layers(&policy, &abilities)?;
+    let machine = Machine::new(&around.store.cache);
+    let mut abilities = machine.abilities()?;
+    let layers = match planned_layers(&policy, &abilities) {
+        // What was missing when the kept answer was made may be there by now: whoever follows a hint tries again.
+        Err(SandboxError::Missing { .. }) => {
+            abilities = machine.probe_again()?;
+            planned_layers(&policy, &abilities)?
+        }
+        planned => planned?,
+    };
     let words: BTreeMap<Layer, &'static str> = layers.iter().map(|(layer, state)| (*layer, state.word())).collect();
     let action = Action {
         tree: snapshot.identity().clone(),

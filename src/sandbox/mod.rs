@@ -80,6 +80,10 @@ impl SandboxError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
+            Self::Missing { missing, .. } if missing.iter().all(|(layer, _)| layer.is_limit()) => Some(
+                "leave that limit out, or run where control groups can be made; `checkrun doctor` tells what can be limited here"
+                    .to_owned(),
+            ),
             Self::Missing { .. } => Some(
                 "`checkrun doctor` tells what is missing and how to get it; `--policy landlock` needs no namespaces"
                     .to_owned(),
