@@ -38,22 +38,23 @@ pub(super) fn grants(plan: &Plan) -> Grants {
 }
 
 /// Runs the supervisor of this level in a process just forked from the launcher; ends the process.
-pub(super) fn run(plan: &Plan, channels: Channels, launcher: i32) -> ! {
+pub(super) fn run(plan: &Plan, channels: Channels) -> ! {
     channels.close_all_else();
     let Channels { launcher: to_launcher, init, stdout, stderr, null } = channels;
-    let done = prepare(plan, launcher)
+    let done = prepare(plan)
         .and_then(|scratch| serve(plan, Streams { null, stdout, stderr, listener: None }, &init, &to_launcher).map(|()| scratch))
         .and_then(|_scratch| tell_usage(&to_launcher));
     match done {
         Ok(()) => sys::exit_now(0),
         Err(failure) => {
+            end_all();
             let _ = channel::send(&to_launcher, &Report::Failed(failure).encode(), None);
             sys::exit_now(1)
         }
     }
 }
 
-fn prepare(plan: &Plan, launcher: i32) -> Result<OwnedFd, Failure> {
+fn prepare(plan: &Plan) -> Result<OwnedFd, Failure> {
     rustix::process::setsid().at(Step::Session, "")?;
     rustix::process::umask(Mode::from_raw_mode(0o022));
     let folder = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -68,11 +69,8 @@ fn prepare(plan: &Plan, launcher: i32) -> Result<OwnedFd, Failure> {
         .at(Step::Scratch, "owner")?;
         sys::become_user(plan.user.uid, plan.user.gid).at(Step::SwitchUser, plan.user.uid.to_string())?;
     }
-    sys::prctl(libc::PR_SET_PDEATHSIG, libc::c_ulong::from(libc::SIGKILL.unsigned_abs())).at(Step::Fork, "")?;
-    let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
-    if parent != launcher {
-        return Err(Failure::new(Step::Fork, "the launcher is gone", &rustix::io::Errno::SRCH.into()));
-    }
+    // No death signal here: there is no PID namespace that would take the command's children along. This process
+    // outlives a killed launcher for as long as it takes to end them, which it does when its channel closes.
     // Orphans of the command come to us and not to the machine's init, so that they can be ended.
     sys::prctl(libc::PR_SET_CHILD_SUBREAPER, 1).at(Step::Fork, "reaper")?;
     for name in FOLDERS {
@@ -102,9 +100,7 @@ fn serve(plan: &Plan, streams: Streams, orders: &OwnedFd, to_launcher: &OwnedFd)
         None => tell(&Report::Started)?,
         Some(report) => return tell(&report),
     }
-    let ending = init::watch(pid, orders, &signals).inspect_err(|_| {
-            end_all();
-        }).at(Step::Channel, "watch")?;
+    let ending = init::watch(pid, orders, &signals).at(Step::Channel, "watch")?;
     let leftovers = end_all();
     tell(&Report::Ended { ending, leftovers })
 }

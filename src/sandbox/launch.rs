@@ -97,7 +97,7 @@ impl<'a> Run<'a> {
         let supervisor = match sys::fork().at(Step::Fork, "supervisor")? {
             sys::Forked::Child => match plan.level {
                 Level::Full => supervisor::run(plan, channels, own),
-                Level::Landlock => bare::run(plan, channels, own),
+                Level::Landlock => bare::run(plan, channels),
             },
             sys::Forked::Parent(pid) => pid,
         };
@@ -358,8 +358,12 @@ impl Drop for Run<'_> {
     fn drop(&mut self) {
         if self.alive {
             self.kill();
-            // The supervisor may not have come as far as an init process; its death takes that one along.
-            drop(sys::kill(self.supervisor, libc::SIGKILL));
+            if self.plan.level == Level::Full {
+                // The supervisor may not have come as far as an init process; its death takes that one along.
+                drop(sys::kill(self.supervisor, libc::SIGKILL));
+            }
+            // At the other level it ends what is left of the check when these close.
+            drop((self.init.take(), self.from_supervisor.take()));
             self.reap();
         }
     }
