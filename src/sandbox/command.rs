@@ -110,6 +110,19 @@ fn limit(plan: &Plan) -> Result<(), Failure> {
     let current = files.maximum.map_or(1024, |maximum| maximum.min(1024));
     let soft = Rlimit { current: Some(current), maximum: files.maximum };
     rustix::process::setrlimit(Resource::Nofile, soft).at(Step::Rlimits, "nofile")?;
+    // The caller's own soft limits are none of the check's business: it gets as much as the hard ones allow.
+    for resource in [
+        Resource::Cpu,
+        Resource::Fsize,
+        Resource::Data,
+        Resource::As,
+        Resource::Nproc,
+        Resource::Sigpending,
+        Resource::Msgqueue,
+    ] {
+        let maximum = rustix::process::getrlimit(resource).maximum;
+        rustix::process::setrlimit(resource, Rlimit { current: maximum, maximum }).at(Step::Rlimits, "soft limits")?;
+    }
     let stack = rustix::process::getrlimit(Resource::Stack);
     let size = stack.maximum.map_or(8 << 20, |maximum| maximum.min(8 << 20));
     let soft = Rlimit { current: Some(size), maximum: stack.maximum };
