@@ -8,3 +8,7 @@ mod inputs;
 
 /// One check from question to answer.
 mod flow;
+/// Nothing gets out by files, mounts or links.
+mod jail_files;
+/// A loopback of its own and nothing else.
+mod jail_network;
