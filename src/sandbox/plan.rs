@@ -111,7 +111,8 @@ impl Plan {
             TreeStyle::Copy
         };
         let mut path = action.runner.path.clone();
-        path.extend(SYSTEM_PATH.iter().map(PathBuf::from));
+        // A toolchain brings the standard folders along; they are searched once.
+        path.extend(SYSTEM_PATH.iter().map(PathBuf::from).filter(|folder| !action.runner.path.contains(folder)));
         let text = |bytes: &[u8], what: &str| {
             CString::new(bytes).map_err(|_| SandboxError::Nul { what: what.to_owned() })
         };
