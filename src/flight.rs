@@ -66,6 +66,15 @@ impl FlightError {
             Self::Unsteady { .. } => None,
         }
     }
+
+    /// What the kernel said, where it said something.
+    #[must_use]
+    pub fn io(&self) -> Option<&io::Error> {
+        match self {
+            Self::File { source, .. } => Some(source),
+            Self::LocksDoNotWork { .. } | Self::Unsteady { .. } => None,
+        }
+    }
 }
 
 /// One process's wish to run the check of one key.

@@ -13,6 +13,9 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+/// The folder of temporary files.
+const TEMPORARY_DIR: &str = "TMPDIR";
+
 /// The folder of all that checkrun keeps.
 const CACHE_DIR: &str = "CHECKRUN_CACHE_DIR";
 
@@ -92,7 +95,8 @@ fn around() -> Result<Surroundings, Failure> {
     let config = folder("XDG_CONFIG_HOME").or_else(|| below_home(".config")).map(|config| config.join("checkrun"));
     let tools = TOOL_VARIABLES.iter().filter_map(|name| Some(((*name).to_owned(), folder(name)?))).collect();
     let lookup = Lookup { path: variable("PATH"), home, tools };
-    Ok(Surroundings { store: StorePaths { cache, secret }, config, lookup })
+    let temporary = folder(TEMPORARY_DIR).unwrap_or_else(|| PathBuf::from("/tmp"));
+    Ok(Surroundings { store: StorePaths { cache, secret }, config, lookup, temporary })
 }
 
 fn reporter(invocation: &Invocation) -> Reporter {

@@ -5,6 +5,7 @@
 use crate::model::digest::Digest;
 use crate::sandbox::SandboxError;
 use crate::sandbox::probe::{Abilities, probe};
+use crate::store::{Store, StorePaths};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -14,41 +15,46 @@ const PROBE_VERSION: &str = "3";
 /// This machine, as this process sees it.
 #[derive(Debug)]
 pub(crate) struct Machine {
-    folder: PathBuf,
+    /// `None` where the cache is somebody else's, whose word on what confines a check counts for nothing.
+    folder: Option<PathBuf>,
 }
 
 impl Machine {
-    pub(crate) fn new(cache: &Path) -> Self {
-        Self { folder: cache.join("probe") }
+    pub(crate) fn new(store: &StorePaths) -> Self {
+        let usable = Store::is_own_or_absent(store);
+        Self { folder: usable.then(|| store.cache.join("probe")) }
     }
 
     /// The kept answer, else a new one. That it cannot be kept is no error.
     pub(crate) fn abilities(&self) -> Result<Abilities, SandboxError> {
-        let path = self.folder.join(fingerprint().hex());
+        let Some(folder) = &self.folder else { return probe() };
+        let path = folder.join(fingerprint().hex());
         if let Some(known) = fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok()) {
             return Ok(known);
         }
         let found = probe()?;
-        self.keep(&path, &found);
+        keep(folder, &path, &found);
         Ok(found)
     }
 
     /// Probes anew, for `doctor` and after a run that did not get what was promised.
     pub(crate) fn probe_again(&self) -> Result<Abilities, SandboxError> {
         let found = probe()?;
-        self.keep(&self.folder.join(fingerprint().hex()), &found);
+        if let Some(folder) = &self.folder {
+            keep(folder, &folder.join(fingerprint().hex()), &found);
+        }
         Ok(found)
     }
+}
 
-    fn keep(&self, path: &Path, found: &Abilities) {
-        let temporary = path.with_extension(std::process::id().to_string());
-        let kept = serde_json::to_vec(found)
-            .map_err(std::io::Error::from)
-            .and_then(|text| fs::create_dir_all(&self.folder).and_then(|()| fs::write(&temporary, text)))
-            .and_then(|()| fs::rename(&temporary, path));
-        if kept.is_err() {
-            drop(fs::remove_file(&temporary));
-        }
+fn keep(folder: &Path, path: &Path, found: &Abilities) {
+    let temporary = path.with_extension(std::process::id().to_string());
+    let kept = serde_json::to_vec(found)
+        .map_err(std::io::Error::from)
+        .and_then(|text| fs::create_dir_all(folder).and_then(|()| fs::write(&temporary, text)))
+        .and_then(|()| fs::rename(&temporary, path));
+    if kept.is_err() {
+        drop(fs::remove_file(&temporary));
     }
 }
 

@@ -4,7 +4,9 @@
 
 mod abilities;
 mod digests;
+mod ground;
 mod inputs;
+mod lead;
 mod prepare;
 mod recording;
 mod runs;
@@ -17,11 +19,14 @@ pub use verdict::exit_status;
 use crate::cache::{self, Lookup, MissReason};
 use crate::catalogue::CatalogueError;
 use crate::key;
-use crate::flight::{Attempt, Flight, FlightError, Leader};
+use crate::flight::FlightError;
 use crate::logs::LogReader;
 use crate::model::digest::Digest;
-use crate::model::evidence::{CacheUse, Evidence, Found, Stored, Tally};
+use crate::model::evidence::{CacheUse, Evidence, Found, Tally};
 use crate::model::event::{Event, Sink, Stream};
+use crate::pipeline::ground::Ground;
+use crate::pipeline::lead::{Lead, wait_for_lead};
+use crate::pipeline::runs::Means;
 use crate::sandbox::probe::Abilities;
 use crate::sandbox::{Interrupts, SandboxError};
 use crate::stage::StageError;
@@ -30,10 +35,6 @@ use crate::toolchain::{Lookup as ToolchainLookup, ToolchainError};
 use crate::tree::{TreeError, Walker};
 use std::io;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
-
-/// How long one waits at a time for another run of the same check.
-const WAIT_SLICE: Duration = Duration::from_millis(100);
 
 /// What the flow needs to know of where it is; read from the environment by whoever calls it.
 #[derive(Clone, Debug)]
@@ -44,6 +45,8 @@ pub struct Surroundings {
     pub config: Option<PathBuf>,
     /// Where toolchains are looked for.
     pub lookup: ToolchainLookup,
+    /// The folder of temporary files, for runs that cannot or must not use the cache.
+    pub temporary: PathBuf,
 }
 
 impl Surroundings {
@@ -58,7 +61,7 @@ impl Surroundings {
     /// # Errors
     /// Where nothing can be tried at all.
     pub fn probe(&self) -> Result<Abilities, SandboxError> {
-        abilities::Machine::new(&self.store.cache).probe_again()
+        abilities::Machine::new(&self.store).probe_again()
     }
 }
 
@@ -172,7 +175,7 @@ pub fn check(
     log: Option<PathBuf>,
     sink: &mut dyn Sink,
 ) -> Result<(Prepared, Answered), PipelineError> {
-    let mut prepared = prepare(wish, around)?;
+    let prepared = prepare(wish, around)?;
     sink.event(Event::Resolved {
         tree: &prepared.action.tree.tree.hex(),
         key: &prepared.keyed.key.to_string(),
@@ -208,20 +211,42 @@ pub fn check(
         path: around.store.cache.clone(),
         source,
     })?;
-    let lead = match caching {
+    let ground = Ground::usual(around, caching)?;
+    let means = Means { caching, around, ground: &ground, interrupts: &interrupts };
+    let answered = match join_or_run(&prepared, &found, means, log.clone(), sink) {
+        Err(error) if Ground::is_to_blame(&error, caching) => {
+            if caching != Caching::Off {
+                sink.event(Event::Warning(&format!("the result is not recorded: {error}")));
+            }
+            let ground = Ground::spare(around)?;
+            runs::run(&prepared, Means { ground: &ground, ..means }, log, sink)?
+        }
+        other => other?,
+    };
+    Ok((prepared, answered))
+}
+
+/// Runs a check that nothing answers, or takes the result of whoever runs the same one at this time.
+fn join_or_run(
+    prepared: &Prepared,
+    found: &Found,
+    means: Means<'_>,
+    log: Option<PathBuf>,
+    sink: &mut dyn Sink,
+) -> Result<Answered, PipelineError> {
+    let lead = match means.caching {
         Caching::Off | Caching::Only => None,
-        Caching::Use | Caching::Refresh => match wait_for_lead(&prepared, &found, caching, around, &interrupts, sink)? {
+        Caching::Use | Caching::Refresh => match wait_for_lead(prepared, found, means, sink)? {
             Lead::Ours(leader) => Some(leader),
             Lead::Joined(stored, tally) => {
-                replay(&stored.evidence, around, log, sink)?;
-                let answered = Answered { evidence: stored.evidence, cache: CacheUse::Joined, tally, from: None };
-                return Ok((prepared, answered));
+                replay(&stored.evidence, means.around, log, sink)?;
+                return Ok(Answered { evidence: stored.evidence, cache: CacheUse::Joined, tally, from: None });
             }
         },
     };
-    let ran = runs::run(&mut prepared, caching, around, log, &interrupts, sink)?;
+    let ran = runs::run(prepared, means, log, sink)?;
     drop(lead);
-    Ok((prepared, ran))
+    Ok(ran)
 }
 
 /// What is on record, and what was broken on the way.
@@ -325,53 +350,6 @@ pub fn inputs_differ(prepared: &Prepared) -> Result<Option<Result<i64, String>>,
 pub fn on_record(prepared: &Prepared, around: &Surroundings) -> Result<Found, PipelineError> {
     let reader = Store::open_reader(&around.store)?;
     Ok(reader.map(|reader| reader.lookup(prepared.keyed.key, &prepared.keyed.preimage)).unwrap_or_default())
-}
-
-/// What became of the wish to run a check.
-enum Lead {
-    /// We run it.
-    Ours(Leader),
-    /// Another process ran it while we waited.
-    Joined(Box<Stored>, Tally),
-}
-
-/// Takes the lead, or waits for whoever has it and takes their result. If they die, the lead is ours.
-fn wait_for_lead(
-    prepared: &Prepared,
-    before: &Found,
-    caching: Caching,
-    around: &Surroundings,
-    interrupts: &Interrupts,
-    sink: &mut dyn Sink,
-) -> Result<Lead, PipelineError> {
-    let newest = before.latest.as_ref().map_or(0, |stored| stored.id);
-    let flight = Flight::join(&around.store.locks(), prepared.keyed.key)?;
-    let mut attempt = flight.try_lead()?;
-    let began = Instant::now();
-    let mut waited = false;
-    loop {
-        match attempt {
-            Attempt::Leader(leader) if !waited => return Ok(Lead::Ours(leader)),
-            Attempt::Leader(leader) => {
-                // Whoever led is done or dead; a record that was not there before is theirs.
-                let found = look_up(prepared, around, sink)?;
-                return Ok(match found.latest {
-                    Some(stored) if stored.id > newest && !found.tally.is_flaky() && caching == Caching::Use => {
-                        Lead::Joined(Box::new(stored), found.tally)
-                    }
-                    _ => Lead::Ours(leader),
-                });
-            }
-            Attempt::Busy => {
-                waited = true;
-                sink.event(Event::Waiting { waited: began.elapsed() });
-                if let Some(signal) = interrupts.pending() {
-                    return Err(PipelineError::Interrupted(signal));
-                }
-                attempt = flight.wait(WAIT_SLICE)?;
-            }
-        }
-    }
 }
 
 /// Gives the output of an earlier run again: the whole of it where it is kept, else its end.

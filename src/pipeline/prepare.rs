@@ -77,7 +77,7 @@ pub fn prepare(wish: &Wish, around: &Surroundings) -> Result<Prepared, PipelineE
     let runner = catalogue::choose_runner(&runners, &word, wish.runner.as_deref())?;
     let mut digests = KnownDigests::new(&around.store);
     let resolved = toolchain::resolve(runner, &word, &policy, &around.lookup, &mut digests)?;
-    let machine = Machine::new(&around.store.cache);
+    let machine = Machine::new(&around.store);
     let mut abilities = machine.abilities()?;
     let layers = match planned_layers(&policy, &abilities) {
         // What was missing when the kept answer was made may be there by now: whoever follows a hint tries again.

@@ -10,6 +10,7 @@ use crate::model::outcome::{LookedAt, Observation, Outcome};
 use crate::model::policy::Clock;
 use crate::model::units::show_instant;
 use crate::pipeline::abilities::boot_id;
+use crate::pipeline::ground::Ground;
 use crate::pipeline::inputs::{self, Fact};
 use crate::pipeline::prepare::shown_folder;
 use crate::pipeline::recording::{LogCopy, Recorded, Recording};
@@ -30,23 +31,31 @@ const MTIME_MARGIN: i64 = 3600;
 /// 1980-01-02, the first day that zip archives can name everywhere.
 const MTIME_FLOOR: i64 = 315_619_200;
 
+/// What a run needs besides the check itself.
+#[derive(Clone, Copy)]
+pub(super) struct Means<'a> {
+    pub(super) caching: Caching,
+    pub(super) around: &'a Surroundings,
+    pub(super) ground: &'a Ground,
+    pub(super) interrupts: &'a Interrupts,
+}
+
 /// Runs a prepared check and records it.
 pub(super) fn run(
-    prepared: &mut Prepared,
-    caching: Caching,
-    around: &Surroundings,
+    prepared: &Prepared,
+    means: Means<'_>,
     log: Option<PathBuf>,
-    interrupts: &Interrupts,
     sink: &mut dyn Sink,
 ) -> Result<Answered, PipelineError> {
+    let Means { caching, around, ground, interrupts } = means;
     let copy = LogCopy::create(log)?;
-    let stores = caching != Caching::Off;
+    let stores = caching != Caching::Off && ground.is_cache();
     // Opened before the run: a cache that cannot be used is told at once, and not after an hour's work.
     if stores {
         drop(Store::open_writer(&around.store)?);
     }
-    let (layer, _in_use) = lay_out(prepared, around, sink)?;
-    let scratch = RunFolder::make(around)?;
+    let (layer, _in_use) = lay_out(prepared, ground, sink)?;
+    let scratch = RunFolder::make(ground)?;
     let plan = Plan::new(&prepared.action, &prepared.abilities, &layer.path, &scratch.path)?;
     let kept_log = if stores { LogWriter::new(&around.store.logs()) } else { LogWriter::digest_only() };
     let summary = Summary::for_runner(&prepared.action.runner.name);
@@ -63,9 +72,6 @@ pub(super) fn run(
     if !stores {
         return Ok(answered(evidence, caching, Tally::default()));
     }
-    if let Some(failure) = &recorded.kept.failure {
-        sink.event(Event::Warning(&format!("the whole output is not kept: {failure}")));
-    }
     let facts = observed(prepared, &plan, &seen, &evidence);
     // Opened again only now: readers are at their fastest while nobody has the database open for writing.
     let stored = Store::open_writer(&around.store).and_then(|mut writer| {
@@ -75,7 +81,12 @@ pub(super) fn run(
         record(&mut writer, prepared, &evidence, at, facts.as_ref().ok())
     });
     Ok(match stored {
-        Ok((evidence, tally)) => answered(evidence, caching, tally),
+        Ok((evidence, tally)) => {
+            if let Some(failure) = &recorded.kept.failure {
+                sink.event(Event::Warning(&format!("the whole output is not kept: {failure}")));
+            }
+            answered(evidence, caching, tally)
+        }
         Err(error) => {
             sink.event(Event::Warning(&format!("the result is not recorded: {error}")));
             answered(evidence, caching, Tally::default())
@@ -92,7 +103,7 @@ fn answered(evidence: Evidence, caching: Caching, tally: Tally) -> Answered {
     Answered { evidence, cache, tally, from: None }
 }
 
-fn lay_out(prepared: &Prepared, around: &Surroundings, sink: &mut dyn Sink) -> Result<(Layer, InUse), PipelineError> {
+fn lay_out(prepared: &Prepared, ground: &Ground, sink: &mut dyn Sink) -> Result<(Layer, InUse), PipelineError> {
     let clock_start = match prepared.action.policy.clock {
         Clock::Fixed { start, .. } => start,
         // Real time goes on, so any instant in the past does; a constant keeps the layer.
@@ -100,7 +111,7 @@ fn lay_out(prepared: &Prepared, around: &Surroundings, sink: &mut dyn Sink) -> R
     };
     let user = prepared.abilities.user;
     let options = LayerOptions {
-        root: around.store.cache.join("trees"),
+        root: ground.trees(),
         mtime: (clock_start - MTIME_MARGIN).max(MTIME_FLOOR),
         owner: user.switch.then_some((user.uid, user.gid)),
         boot_id: boot_id(),
@@ -120,8 +131,8 @@ struct RunFolder {
 }
 
 impl RunFolder {
-    fn make(around: &Surroundings) -> Result<Self, PipelineError> {
-        let runs = around.store.cache.join("runs");
+    fn make(ground: &Ground) -> Result<Self, PipelineError> {
+        let runs = ground.runs();
         let path = runs.join(format!("run-{}", std::process::id()));
         let failed = |source| PipelineError::Folder { what: "make", path: path.clone(), source };
         std::fs::create_dir_all(&runs).map_err(failed)?;

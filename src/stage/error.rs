@@ -64,7 +64,16 @@ impl StageError {
         }
     }
 
-    pub(super) fn io(action: &'static str, path: impl Into<PathBuf>, source: impl Into<io::Error>) -> Self {
+    /// What the system said of the folder that layers are made in, where that is what failed.
+    #[must_use]
+    pub fn io(&self) -> Option<&io::Error> {
+        match self {
+            Self::Entry { source, .. } | Self::Io { source, .. } => Some(source),
+            Self::Tree(_) | Self::Content { .. } => None,
+        }
+    }
+
+    pub(super) fn of_io(action: &'static str, path: impl Into<PathBuf>, source: impl Into<io::Error>) -> Self {
         Self::Io { action, path: path.into(), source: source.into() }
     }
 

@@ -81,7 +81,7 @@ pub(super) struct Builder {
 
 impl Builder {
     pub(super) fn start(root: &Path) -> Result<Self, StageError> {
-        std::fs::create_dir_all(root).map_err(|error| StageError::io("make the folder", root, error))?;
+        std::fs::create_dir_all(root).map_err(|error| StageError::of_io("make the folder", root, error))?;
         // A sweeper may take a new folder for remains in the moment before it is locked; then the next name is tried.
         loop {
             let path = new_folder(root)?;
@@ -92,7 +92,7 @@ impl Builder {
                 Ok(()) | Err(Errno::AGAIN) => {}
                 Err(error) => {
                     remove(&path);
-                    return Err(StageError::io("lock", path, error));
+                    return Err(StageError::of_io("lock", path, error));
                 }
             }
         }
@@ -119,26 +119,26 @@ impl Builder {
     }
 
     fn take_place(&self, place: &Place, size: Size) -> Result<Taken, StageError> {
-        let all = open_root(&self.root).map_err(|error| StageError::io("open", &self.root, error))?;
+        let all = open_root(&self.root).map_err(|error| StageError::of_io("open", &self.root, error))?;
         // Held until `all` is closed at the end.
         flock(&all, FlockOperation::LockExclusive)
-            .map_err(|error| StageError::io("lock", &self.root, error))?;
+            .map_err(|error| StageError::of_io("lock", &self.root, error))?;
         if let Some(layer) = place.existing() {
             return Ok(Taken::Theirs(layer));
         }
         match std::fs::remove_file(&place.meta) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(StageError::io("remove", &place.meta, error));
+                return Err(StageError::of_io("remove", &place.meta, error));
             }
             _ => {}
         }
         // Written first, so that a full disk is noticed before the folder has its name. Nobody else writes it under the lock.
         let meta = self.root.join(format!("{NEW}meta"));
         std::fs::write(&meta, format_meta(size, &place.boot_id))
-            .map_err(|error| StageError::io("write", &meta, error))?;
+            .map_err(|error| StageError::of_io("write", &meta, error))?;
         let taken =
-            self.rename(place).map_err(|error| StageError::io("make the layer", &place.path, error))?;
-        std::fs::rename(&meta, &place.meta).map_err(|error| StageError::io("write", &place.meta, error))?;
+            self.rename(place).map_err(|error| StageError::of_io("make the layer", &place.path, error))?;
+        std::fs::rename(&meta, &place.meta).map_err(|error| StageError::of_io("write", &place.meta, error))?;
         Ok(taken)
     }
 
@@ -186,7 +186,7 @@ fn new_folder(root: &Path) -> Result<PathBuf, StageError> {
             Ok(()) => return Ok(path),
             // Process ids are used again, also by processes of other containers that share the cache.
             Err(Errno::EXIST) => {}
-            Err(error) => return Err(StageError::io("make the folder", path, error)),
+            Err(error) => return Err(StageError::of_io("make the folder", path, error)),
         }
     }
 }
@@ -216,11 +216,11 @@ pub fn sweep_stale(root: &Path) -> Result<u64, StageError> {
     let listing = match std::fs::read_dir(root) {
         Ok(listing) => listing,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
-        Err(error) => return Err(StageError::io("list", root, error)),
+        Err(error) => return Err(StageError::of_io("list", root, error)),
     };
     let mut swept = 0;
     for entry in listing {
-        let entry = entry.map_err(|error| StageError::io("list", root, error))?;
+        let entry = entry.map_err(|error| StageError::of_io("list", root, error))?;
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
         if !is_folder || !entry.file_name().as_encoded_bytes().starts_with(NEW.as_bytes()) {
             continue;

@@ -29,13 +29,13 @@ pub fn in_use(path: &Path) -> Result<Option<InUse>, StageError> {
     let folder = match rustix::fs::openat(CWD, path, flags, Mode::empty()) {
         Ok(folder) => folder,
         Err(rustix::io::Errno::NOENT) => return Ok(None),
-        Err(error) => return Err(StageError::io("open", path, error)),
+        Err(error) => return Err(StageError::of_io("open", path, error)),
     };
     match flock(&folder, FlockOperation::NonBlockingLockShared) {
         Ok(()) => {}
         // Whoever removes layers holds it alone.
         Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
-        Err(error) => return Err(StageError::io("lock", path, error)),
+        Err(error) => return Err(StageError::of_io("lock", path, error)),
     }
     let (ours, there) = (rustix::fs::fstat(&folder), rustix::fs::lstat(path));
     let same = matches!((ours, there), (Ok(a), Ok(b)) if a.st_ino == b.st_ino && a.st_dev == b.st_dev);
@@ -63,7 +63,7 @@ pub fn remove_unused(root: &Path, keep: u64) -> Result<u64, StageError> {
     let listing = match fs::read_dir(root) {
         Ok(listing) => listing,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
-        Err(error) => return Err(StageError::io("list", root, error)),
+        Err(error) => return Err(StageError::of_io("list", root, error)),
     };
     let mut layers: Vec<(SystemTime, PathBuf, u64)> = Vec::new();
     for entry in listing.flatten() {

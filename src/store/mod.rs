@@ -107,6 +107,12 @@ impl Store {
         Reader::open(paths)
     }
 
+    /// Whether the cache folder is this user's own, or not there yet, so that what lies in it can be believed.
+    #[must_use]
+    pub fn is_own_or_absent(paths: &StorePaths) -> bool {
+        owned_folder(&paths.cache).is_ok()
+    }
+
     /// Opens for writing, and makes folders, secret and database where they are missing.
     ///
     /// # Errors
