@@ -7,7 +7,7 @@ use crate::commands::{Failure, Session};
 use crate::model::check::Guard;
 use crate::model::evidence::CacheUse;
 use crate::pipeline::{self, Answered, Caching, Prepared, Wish};
-use crate::report::{Answer, Circumstances, write_atomically};
+use crate::report::{Answer, Circumstances, check_writable, write_atomically};
 use crate::tree::Source;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -26,14 +26,19 @@ pub(super) fn run(request: RunRequest, session: &mut Session) -> Result<u8, Fail
         CacheMode::Only => Caching::Only,
     };
     let wish = wish(request.check, &session.start)?;
+    let result = request.output.result.map(|path| from(&session.start, path));
+    if let Some(path) = &result {
+        // Said at once, and not after an hour's work.
+        check_writable(path)?;
+    }
     let log = request.output.log.map(|path| from(&session.start, path));
     let (prepared, answered) =
         pipeline::check(&wish, caching, &session.around, log, &mut session.reporter)?;
     let answer = answer(&prepared, &answered);
-    if let Some(path) = request.output.result {
-        write_atomically(&from(&session.start, path), answer.to_json().as_bytes())?;
-    }
     session.reporter.answer(&answer);
+    if let Some(path) = result {
+        write_atomically(&path, answer.to_json().as_bytes())?;
+    }
     let evidence = &answered.evidence;
     Ok(pipeline::exit_status(evidence.outcome, evidence.exit, evidence.signal, evidence.reason.as_deref()))
 }

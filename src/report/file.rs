@@ -36,6 +36,20 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {
     write(path, bytes).map_err(|source| ReportError::Unwritable { path: path.to_owned(), source })
 }
 
+/// Tells what can be told beforehand of whether a file could be written. Changes nothing.
+///
+/// # Errors
+/// It is a folder, or its own folder is not there.
+pub fn check_writable(path: &Path) -> Result<(), ReportError> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let found = match fs::metadata(path) {
+        Ok(meta) if meta.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        Ok(_) => Ok(()),
+        Err(_) => fs::metadata(parent).and_then(|meta| if meta.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) }),
+    };
+    found.map_err(|source| ReportError::Unwritable { path: path.to_owned(), source })
+}
+
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     match fs::metadata(path) {
         Ok(meta) if meta.is_dir() => Err(io::ErrorKind::IsADirectory.into()),

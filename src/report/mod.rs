@@ -13,7 +13,7 @@ mod streams;
 mod tests;
 
 pub use answer::{Answer, Circumstances, shell_words};
-pub use file::{ReportError, write_atomically};
+pub use file::{ReportError, check_writable, write_atomically};
 pub use human::{evidence_text, table, verdict_line};
 pub use progress::Progress;
 pub use streams::Streams;
