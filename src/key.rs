@@ -9,7 +9,7 @@
 
 mod listing;
 
-pub use listing::{Difference, Field, Value, argv_of, differences, fields};
+pub use listing::{Asked, Difference, Field, Value, argv_of, asked, differences, fields};
 
 use crate::model::check::{Action, Guard};
 use crate::model::digest::{ActionKey, Digest};

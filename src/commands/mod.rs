@@ -66,8 +66,17 @@ fn dispatch(invocation: Invocation, session: &mut Session) -> Result<u8, Failure
         Request::Doctor => upkeep::doctor(session),
         Request::Gc(wanted) => upkeep::gc(wanted, session),
         Request::Text(text) => {
-            session.reporter.data(&text);
+            text_of(&text, session);
             Ok(0)
         }
+    }
+}
+
+/// Prints a text that is data: as it is, or as an object where these are asked for.
+fn text_of(text: &[u8], session: &mut Session) {
+    if session.reporter.is_json() {
+        session.reporter.object(&serde_json::json!({"text": String::from_utf8_lossy(text)}));
+    } else {
+        session.reporter.data(text);
     }
 }

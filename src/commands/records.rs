@@ -10,8 +10,9 @@ use crate::logs::LogReader;
 use crate::model::check::Guard;
 use crate::model::digest::Digest;
 use crate::model::event::{Event, Sink};
+use crate::model::evidence::CacheUse;
 use crate::pipeline::{self, Caching, Prepared};
-use crate::report::{evidence_text, shell_words};
+use crate::report::{Answer, Circumstances, evidence_text, shell_words};
 use crate::store::{Listing, Reader, Record, Store};
 use crate::tree::{self, Entry, Source};
 use serde::Serialize;
@@ -99,9 +100,7 @@ pub(super) fn show(asked: &str, log: bool, session: &mut Session) -> Result<u8, 
         return whole_output(&record, session);
     }
     if session.reporter.is_json() {
-        let argv = key::argv_of(&record.preimage).unwrap_or_default();
-        let answer = crate::report::Answer::of_record(&record.evidence, argv, record.tally);
-        session.reporter.object(&answer);
+        session.reporter.object(&as_made(&record));
     } else {
         let mut text = format!("id       {}\n", record.id);
         text.push_str(&evidence_text(&record.evidence, &command_of(&record)));
@@ -125,6 +124,21 @@ pub(super) fn find(asked: &str, session: &mut Session) -> Result<(Reader, Record
     warn(session, &listing);
     let record = listing.records.into_iter().next().ok_or_else(none)?;
     Ok((reader, record))
+}
+
+/// The result object of a record, as the run that made it gave it.
+fn as_made(record: &Record) -> Answer {
+    let asked = key::asked(&record.preimage);
+    let circumstances = Circumstances {
+        cache: CacheUse::Miss,
+        guard: Guard::parse(&asked.guard).unwrap_or(Guard::Exact),
+        from: None,
+        scope: asked.scope,
+        touches: asked.touches,
+        argv: asked.argv,
+        tally: record.tally,
+    };
+    Answer::new(&record.evidence, &circumstances)
 }
 
 fn whole_output(record: &Record, session: &mut Session) -> Result<u8, Failure> {

@@ -18,7 +18,7 @@ struct Findings<'a> {
     /// The strongest level that the default policy's needs allow.
     level: Option<&'static str>,
     layers: BTreeMap<Layer, &'a LayerState>,
-    overlay: &'a Result<(), String>,
+    overlay: LayerState,
     landlock_abi: u32,
     host_uid: u32,
     host_gid: u32,
@@ -33,7 +33,7 @@ pub(super) fn doctor(session: &mut Session) -> Result<u8, Failure> {
         session.reporter.object(&Findings {
             level: level.map(Level::name),
             layers: found.layers.iter().map(|(layer, state)| (*layer, state)).collect(),
-            overlay: &found.overlay,
+            overlay: found.overlay.clone().map_or_else(LayerState::Unavailable, |()| LayerState::Enforced),
             landlock_abi: found.landlock_abi,
             host_uid: found.user.uid,
             host_gid: found.user.gid,

@@ -78,6 +78,36 @@ pub fn fields(preimage: &[u8]) -> Option<Vec<Field>> {
     Some(found)
 }
 
+/// What a pre-image says was asked.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Asked {
+    /// Program and arguments, bytes as given.
+    pub argv: Vec<Vec<u8>>,
+    /// Word of the guard; empty where it cannot be read.
+    pub guard: String,
+    /// Pathspecs that cut the tree.
+    pub scope: Vec<String>,
+    /// Pathspecs that the caller vouched for.
+    pub touches: Vec<String>,
+}
+
+/// What was asked; nothing where the pre-image cannot be read.
+#[must_use]
+pub fn asked(preimage: &[u8]) -> Asked {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let mut asked = Asked::default();
+    for field in fields(preimage).unwrap_or_default() {
+        match (field.name.as_str(), field.value) {
+            ("argv", Value::List(argv)) => asked.argv = argv,
+            ("guard", Value::Bytes(guard)) => asked.guard = text(&guard),
+            ("scope", Value::List(scope)) => asked.scope = scope.iter().map(|spec| text(spec)).collect(),
+            ("touches", Value::List(touches)) => asked.touches = touches.iter().map(|spec| text(spec)).collect(),
+            _ => {}
+        }
+    }
+    asked
+}
+
 /// The command line of a pre-image; `None` where it cannot be read.
 #[must_use]
 pub fn argv_of(preimage: &[u8]) -> Option<Vec<Vec<u8>>> {

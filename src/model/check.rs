@@ -29,6 +29,12 @@ impl Guard {
             Self::Touches => "touches",
         }
     }
+
+    /// Reads what [`Guard::name`] prints.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Exact, Self::Inputs, Self::Touches].into_iter().find(|guard| guard.name() == word)
+    }
 }
 
 /// The command as it is executed, and its surroundings.

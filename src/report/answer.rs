@@ -159,21 +159,6 @@ impl Answer {
         }
     }
 
-    /// The result object of a record, as it was made: under guard `exact`, by a run.
-    #[must_use]
-    pub fn of_record(evidence: &Evidence, argv: Vec<Vec<u8>>, tally: Tally) -> Self {
-        let circumstances = Circumstances {
-            cache: CacheUse::Miss,
-            guard: Guard::Exact,
-            from: None,
-            scope: Vec::new(),
-            touches: Vec::new(),
-            argv,
-            tally,
-        };
-        Self::new(evidence, &circumstances)
-    }
-
     /// The result object as JSON, one line with its newline.
     #[must_use]
     pub fn to_json(&self) -> String {
