@@ -3,12 +3,27 @@
 
 mod support;
 
-/// Guard `inputs`: observed inputs.
-mod inputs;
-
+/// What a user and a harness can rely on: options, statuses, the result object.
+mod contract;
+/// Many processes on one cache.
+mod crowd;
 /// One check from question to answer.
 mod flow;
+/// Guard `inputs`: observed inputs.
+mod inputs;
 /// Nothing gets out by files, mounts or links.
 mod jail_files;
 /// A loopback of its own and nothing else.
 mod jail_network;
+/// What a key holds and what it leaves out.
+mod keys;
+/// Bad input.
+mod messages;
+/// What the check prints.
+mod output;
+/// What is kept of a run and what of that answers.
+mod records;
+/// Which tree is checked.
+mod trees;
+/// The commands beside the check itself.
+mod upkeep;
