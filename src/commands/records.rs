@@ -1,7 +1,7 @@
 //! What is on record: the list of results, one of them in full, and why a check would or would not be answered.
 #![forbid(unsafe_code)]
 
-use crate::cache::Lookup;
+use crate::cache::{Lookup, MissReason};
 use crate::cli::CheckRequest;
 use crate::commands::run::wish;
 use crate::commands::{Failure, Session};
@@ -198,8 +198,10 @@ pub(super) fn explain(request: CheckRequest, session: &mut Session) -> Result<u8
         paths_total: 0,
     };
     if let Lookup::Miss(reason) = &lookup {
+        let by_inputs = wish.inputs && *reason == MissReason::NeverRun;
+        let reason = pipeline::with_history(reason.clone(), &prepared);
         told.reason = Some(reason.to_string());
-        match if wish.inputs { pipeline::inputs_differ(&prepared)? } else { None } {
+        match if by_inputs { pipeline::inputs_differ(&prepared)? } else { None } {
             Some(Ok(id)) => {
                 told.hit = true;
                 told.guard = Guard::Inputs.name();
@@ -211,10 +213,8 @@ pub(super) fn explain(request: CheckRequest, session: &mut Session) -> Result<u8
     }
     if told.hit {
         told.nearest = told.nearest.or(found.latest.as_ref().map(|stored| stored.id));
-    } else {
-        if let Some(reader) = Store::open_reader(&session.around.store)? {
-            compare(&mut told, &reader, &prepared, &session.start)?;
-        }
+    } else if let Some(reader) = Store::open_reader(&session.around.store)? {
+        compare(&mut told, &reader, &prepared, &session.start)?;
     }
     if session.reporter.is_json() {
         session.reporter.object(&told);

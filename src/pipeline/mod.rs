@@ -200,10 +200,12 @@ pub fn check(
                 return Ok((prepared, answered));
             }
             if caching == Caching::Only {
-                return Err(PipelineError::NotCached(MissReason::NeverRun));
+                return Err(PipelineError::NotCached(with_history(MissReason::NeverRun, &prepared)));
             }
         }
-        Lookup::Miss(reason) if caching == Caching::Only => return Err(PipelineError::NotCached(reason)),
+        Lookup::Miss(reason) if caching == Caching::Only => {
+            return Err(PipelineError::NotCached(with_history(reason, &prepared)));
+        }
         Lookup::Miss(_) => {}
     }
     let interrupts = Interrupts::take_over().map_err(|source| PipelineError::Folder {
@@ -274,6 +276,17 @@ pub fn judge(found: &Found, caching: Caching, prepared: &Prepared) -> Lookup {
         layers: &prepared.action.layers,
     };
     cache::judge(found, request)
+}
+
+/// Why nothing answers, told from all that is on record: a look-up goes past runs that ended without a verdict.
+#[must_use]
+pub fn with_history(reason: MissReason, prepared: &Prepared) -> MissReason {
+    let (MissReason::NeverRun, Some(reader)) = (&reason, &prepared.digests.reader) else { return reason };
+    let newest = reader.by_key(&prepared.keyed.key.to_string()).ok().and_then(|found| found.records.into_iter().next());
+    match newest.map(|record| record.evidence.outcome) {
+        Some(outcome) if !outcome.is_answer() => MissReason::NoAnswer(outcome),
+        _ => reason,
+    }
 }
 
 /// An earlier run of the same command whose observed inputs are all as they were.

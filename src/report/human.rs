@@ -73,12 +73,12 @@ pub(super) fn resolved(tree: &str, key: &str) -> String {
 
 /// A warning.
 pub(super) fn warning(text: &str, colour: bool) -> String {
-    format!("checkrun: {} {}", painted("warning:", YELLOW, colour), text.trim_end())
+    format!("checkrun: {} {}", painted("warning:", YELLOW, colour), printable(text.trim_end()))
 }
 
 /// Why no answer can be given.
 pub(super) fn failure(text: &str, hint: Option<&str>, colour: bool) -> String {
-    let mut lines = format!("checkrun: {} {}", painted("error:", RED, colour), text.trim_end());
+    let mut lines = format!("checkrun: {} {}", painted("error:", RED, colour), printable(text.trim_end()));
     if let Some(hint) = hint {
         let _ = write!(lines, "\n\nhint: {}", hint.trim_end());
     }
@@ -112,6 +112,20 @@ fn seconds(secs: f64) -> String {
 /// A text without line breaks and other control characters, so that it cannot pass for lines of our own.
 fn one_line(text: &str) -> String {
     text.trim().chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+}
+
+/// A text without control characters other than newline and tab: what a tree or a file brings in does not reach the
+/// terminal as commands.
+fn printable(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if letter.is_control() && letter != '\n' && letter != '\t' {
+            plain.extend(letter.escape_default());
+        } else {
+            plain.push(letter);
+        }
+    }
+    plain
 }
 
 /// Rows of a name and a text, the texts in one column; further lines of a text are set under its first.
@@ -220,6 +234,11 @@ mod tests {
             "a     1\nlong  2\n      3\nb\n"
         );
         assert_eq!(table(&[]), "");
+    }
+
+    #[test]
+    fn errors_hold_no_commands_for_the_terminal() {
+        assert_eq!(failure("`\x1b[2Jx\0`\n  ^", None, false), "checkrun: error: `\\u{1b}[2Jx\\u{0}`\n  ^");
     }
 
     #[test]
