@@ -100,25 +100,24 @@ fn who_and_where_the_caller_is_does_not_count() {
         let state = env.path("home/state");
         env.write("f", "x\n").commit();
         let args = ["--format", "json", "--", "sh", "-c", "cat f; id -un; hostname; echo $HOME $PWD $TZ $LANG $USER"];
-        let with = |change: &dyn Fn(&mut std::process::Command)| {
+        let with = |changes: &[(&str, &str)]| {
             let mut command = env.command(&args);
-            command.env("XDG_STATE_HOME", &state);
-            change(&mut command);
+            command.env("XDG_STATE_HOME", &state).envs(changes.iter().copied());
             run(&mut command).expect(0)
         };
-        let first = with(&|_| ());
+        let first = with(&[]);
         assert_eq!(of(&first).1, "miss");
         assert_eq!(first.json()["tail"], "x\ncheck\ncheckrun\n/home/check /src UTC C.UTF-8 check\n");
-        let changes: [(&str, &dyn Fn(&mut std::process::Command)); 6] = [
-            ("user", &|command| drop(command.env("USER", "someone").env("LOGNAME", "someone"))),
-            ("home", &|command| drop(command.env("HOME", "/var/empty"))),
-            ("locale", &|command| drop(command.env("LANG", "de_DE.UTF-8").env("LC_ALL", "tr_TR").env("TZ", "Asia/Tokyo"))),
-            ("terminal", &|command| drop(command.env("TERM", "xterm-256color").env("COLUMNS", "40").env("CI", "true"))),
-            ("path", &|command| drop(command.env("PATH", "/opt/none:/bin:/usr/bin"))),
-            ("loader", &|command| drop(command.env("LD_LIBRARY_PATH", "/opt").env("PYTHONPATH", "/opt").env("MAKEFLAGS", "-j9"))),
+        let changes: [&[(&str, &str)]; 6] = [
+            &[("USER", "someone"), ("LOGNAME", "someone")],
+            &[("HOME", "/var/empty")],
+            &[("LANG", "de_DE.UTF-8"), ("LC_ALL", "tr_TR"), ("TZ", "Asia/Tokyo")],
+            &[("TERM", "xterm-256color"), ("COLUMNS", "40"), ("CI", "true")],
+            &[("PATH", "/opt/none:/bin:/usr/bin")],
+            &[("LD_LIBRARY_PATH", "/opt"), ("PYTHONPATH", "/opt"), ("MAKEFLAGS", "-j9")],
         ];
-        for (what, change) in changes {
-            assert_eq!(of(&with(change)), (of(&first).0, "hit".to_owned()), "{what}");
+        for change in changes {
+            assert_eq!(of(&with(change)), (of(&first).0, "hit".to_owned()), "{change:?}");
         }
     }
 }
@@ -183,4 +182,38 @@ fn the_policy_counts_by_what_it_says_and_not_by_its_name() {
     assert_eq!(full["outcome"], "passed");
     let full = env.sh("head -c 4M /dev/zero >big").expect(1).json();
     assert_eq!(full["outcome"], "disk_full");
+}
+
+// os-factory/har#190: a green run bound to a tree, while the service that it talked to was shared.
+#[test]
+fn services_of_the_host_are_out_of_reach_and_where_they_are_not_nothing_is_reused() {
+    for who in EVERYBODY {
+        let env = Env::of(who);
+        env.commit();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let name = format!("checkrun-it-{port}");
+        let address = std::os::linux::net::SocketAddrExt::from_abstract_name(&name).unwrap();
+        let _abstract = std::os::unix::net::UnixListener::bind_addr(&address).unwrap();
+        let program = format!(
+            "import socket\n\
+             def reach(family, address):\n\
+             \x20   try: socket.socket(family).connect(address)\n\
+             \x20   except OSError: return 'no'\n\
+             \x20   return 'yes'\n\
+             print(reach(socket.AF_INET, ('127.0.0.1', {port})), reach(socket.AF_UNIX, '\\0{name}'))"
+        );
+        let check = |options: &[&str]| env.python(&[&["--format", "json"], options].concat(), &program).expect(0).json();
+        assert_eq!(check(&[])["tail"], "no no\n");
+        assert_eq!(check(&[])["cache"], "hit");
+        for _ in 0..2 {
+            let open = check(&["--policy", "networked"]);
+            assert_eq!((open["tail"].clone(), open["cache"].clone()), ("yes no\n".into(), "miss".into()));
+        }
+        let refused = env.python(&["--cached-only", "--policy", "networked"], &program);
+        drop(refused.refused(&["never reused"]));
+        // Nothing of them answers for a closed sandbox.
+        drop(listener);
+        assert_eq!(check(&[])["tail"], "no no\n");
+    }
 }

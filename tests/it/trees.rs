@@ -39,13 +39,14 @@ fn every_way_to_name_a_revision_leads_to_its_tree() {
         ("HEAD", "two\n", Some(&second)),
         ("main@{0}", "two\n", Some(&second)),
         ("main@{1}", "one\n", Some(&first)),
-        (":/a commit", "two\n", Some(&second)),
+        ("HEAD^{/a commit}", "two\n", Some(&second)),
         ("HEAD:sub/dir", "deep\n", None),
         (&sub, "deep\n", None),
     ] {
         let answer = printed(&env, &["--tree", revision]);
         assert_eq!(answer["tail"], text, "{revision}");
-        assert_eq!(answer["tree"], env.git(&["rev-parse", &format!("{}^{{tree}}", revision)]).as_str(), "{revision}");
+        let peeled = if revision.contains(':') { revision.to_owned() } else { format!("{revision}^{{tree}}") };
+        assert_eq!(answer["tree"], env.git(&["rev-parse", &peeled]).as_str(), "{revision}");
         assert_eq!(answer["commit"], commit.map_or(Value::Null, |id| id.as_str().into()), "{revision}");
         assert_eq!(answer["dirty"], false, "{revision}");
     }
@@ -241,14 +242,14 @@ fn links_stay_links_lead_nowhere_else_and_modes_are_those_of_git() {
 fn a_linked_worktree_is_its_own_and_every_answer_names_its_tree() {
     let env = Env::of(Who::User);
     env.write("f", "good\n").commit();
-    env.git(&["worktree", "add", "-q", "../linked"]);
+    env.git(&["worktree", "add", "-q", "../home/linked"]);
     env.write("f", "bad\n").write("junk", "x");
     let check = |folder: &str, args: &[&str]| run(env.command(args).current_dir(env.path(folder)));
     let args = ["--", "grep", "-q", "good", "f"];
-    let linked = check("linked", &args).expect(0);
+    let linked = check("home/linked", &args).expect(0);
     let tree = env.git(&["rev-parse", "HEAD^{tree}"]);
     assert!(linked.err().contains(&format!("tree {}", &tree[..12])), "{}", linked.err());
-    assert_eq!(check("linked", &["--format", "json", "--", "grep", "-q", "good", "f"]).expect(0).json()["tree"], tree.as_str());
+    assert_eq!(check("home/linked", &["--format", "json", "--", "grep", "-q", "good", "f"]).expect(0).json()["tree"], tree.as_str());
     let main = check("repo", &args).expect(1);
     assert!(main.err().contains("failed, exit 1 (ran)") && !main.err().contains(&tree[..12]), "{}", main.err());
 }
