@@ -2,6 +2,7 @@
 //! what does not matter to it.
 
 use crate::support::{EVERYBODY, Env, Output, Who, run};
+use std::os::linux::net::SocketAddrExt;
 
 /// Key and cache of a result.
 fn of(output: &Output) -> (String, String) {
@@ -193,7 +194,7 @@ fn services_of_the_host_are_out_of_reach_and_where_they_are_not_nothing_is_reuse
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let name = format!("checkrun-it-{port}");
-        let address = std::os::linux::net::SocketAddrExt::from_abstract_name(&name).unwrap();
+        let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap();
         let _abstract = std::os::unix::net::UnixListener::bind_addr(&address).unwrap();
         let program = format!(
             "import socket\n\
