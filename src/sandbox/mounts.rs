@@ -127,12 +127,13 @@ pub(super) fn build(plan: &Plan, sources: Sources) -> Result<Root, Failure> {
     rustix::fs::symlinkat("../run", &root, "var/run").at(Step::Root, "var/run")?;
     make_etc(root.as_fd())?;
     make_devices(root.as_fd(), sources.devices)?;
+    // Before the binds, some of which lie below the home folder or /tmp and would be covered by them.
+    let scratch = writable_places(plan, root.as_fd(), sources.tree)?;
     for (bind, shown) in sources.binds {
         show(root.as_fd(), &bind.inside, shown).map_err(|error| {
             Failure::new(Step::Show, bind.inside.to_string_lossy(), &error)
         })?;
     }
-    let scratch = writable_places(plan, root.as_fd(), sources.tree)?;
     sys::set_mount_attributes(root.as_fd(), libc::MOUNT_ATTR_RDONLY, false).at(Step::Root, "")?;
     Ok(Root { fd: root, scratch })
 }
