@@ -1,4 +1,5 @@
 //! The program: everything is in the library.
+#![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 

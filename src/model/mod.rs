@@ -2,6 +2,7 @@
 //! (`digest`), what came of it (`outcome`, `evidence`) and what is told on the way (`event`).
 //!
 //! Nothing here opens a file, reads a clock or calls the kernel.
+#![forbid(unsafe_code)]
 
 pub mod check;
 pub mod digest;

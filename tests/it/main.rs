@@ -1,6 +1,7 @@
 //! The one integration test binary: everything here looks at the built program from outside.
 #![expect(unreachable_pub, reason = "a test binary has no outside")]
 
+/// What every test stands on.
 mod support;
 
 /// What a user and a harness can rely on: options, statuses, the result object.
@@ -27,3 +28,10 @@ mod records;
 mod trees;
 /// The commands beside the check itself.
 mod upkeep;
+
+/// The README, the change log and the help say the same.
+mod documents;
+/// The source text itself: layers, names, lengths.
+mod layering;
+/// Real projects under check.
+mod real;
