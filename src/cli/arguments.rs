@@ -208,7 +208,7 @@ pub(super) struct CheckArgs {
     /// Processes and threads at one time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Limits")]
     pub(super) pids: Option<u64>,
-    /// What may be written to each of the tree, the home and the temporary folders
+    /// What may be written to the tree, the home and the temporary folders together
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Limits")]
     pub(super) disk: Option<Bytes>,
     /// Output, stdout and stderr together
