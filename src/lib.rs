@@ -1,4 +1,71 @@
 //! Whether a command passes on an exact git tree.
+//!
+//! This page is the map. It says what the parts are, who may know whom, and what the words mean; each part's own page
+//! says how it works. `tests/it/layering.rs` holds the source to it.
+//!
+//! # The flow
+//!
+//! ```text
+//! words ─▶ request ─▶ tree ─▶ key ─▶ cache ──── a record answers ───────────────┐
+//!                                      │                                         ├─▶ report
+//!                                      └─ flight ─▶ stage ─▶ sandbox ─▶ store ───┘
+//!                                      (once)       (files)  (the run)  (and logs)
+//! ```
+//!
+//! [`pipeline::check`] is this picture as code, on one screen, and there is no other way to run a check. [`cli`] turns
+//! words into a request; [`commands`] are the front doors and the only code that reads the environment. The flow is
+//! synchronous: a hit starts no runtime, and there is one thread when the sandbox is forked, since a child of a process
+//! with several may do next to nothing before it executes.
+//!
+//! # The rooms, in the order of the flow
+//!
+//! | room | takes | gives |
+//! |---|---|---|
+//! | [`catalogue`] | names and TOML | policies and runners that make sense |
+//! | [`toolchain`] | a runner and a command's first word | what of the host is shown, and what identifies it |
+//! | [`tree`] | a revision, a working tree, an index, a folder | a tree id and its entries, readable |
+//! | [`key`] | an action | its key, and the listing that was hashed |
+//! | [`cache`] | what is on record under a key | a hit, or why not; it reads nothing itself |
+//! | [`flight`] | a key | the lead, or a wait for whoever has it |
+//! | [`stage`] | a tree | a folder with exactly its files, kept for the next time |
+//! | [`sandbox`] | a plan | what was observed: exit, output, usage, what was enforced |
+//! | [`summary`] | a runner's output as it comes | counts of tests and one line |
+//! | [`store`] | evidence | a row in SQLite, sealed; and back |
+//! | [`logs`] | whole outputs | compressed files by digest; and back |
+//! | [`report`] | events and the answer | text or JSON, on the streams that it owns |
+//!
+//! # Layers
+//!
+//! | layer | modules | may import |
+//! |---|---|---|
+//! | front | [`commands`] | all |
+//! | flow | [`pipeline`] | the rooms, save `report`, to which it speaks by [`model::event::Sink`] |
+//! | words | [`cli`] | `model` |
+//! | rooms | the table above | `model`; besides, `stage` → `tree` and `store` → `logs` |
+//! | nouns | [`model`] | nothing of ours |
+//!
+//! One place for each heavy dependency: `gix` in `tree`, `rusqlite` in `store`, `toml` in `catalogue`, `clap` in `cli`,
+//! `landlock` in `sandbox::landlock_rules`, and all `unsafe` code in `sandbox::sys`.
+//!
+//! # Words
+//!
+//! - *check*: a command on a tree, under a policy. *Action*: a check with everything it depends on looked up.
+//! - *tree*: a git tree object's id, also for a working tree that was never committed.
+//! - *policy*: what the sandbox lets in, and how much it insists on each *layer* (a namespace, Landlock, a limit):
+//!   required, preferred, off. *Level*: `full`, or `landlock` where there are no namespaces.
+//! - *runner*: what a toolchain is and how it is found. *Guard*: what must be unchanged for an old result to answer.
+//! - *key*: the BLAKE3 digest of an action's canonical encoding, its *pre-image*, which is kept and compared on a hit.
+//! - *evidence*: what a run showed. *Record*: evidence in the store. *Answer*: evidence, and how it came about.
+//! - *outcome*: `passed` and `failed` answer later questions; all others are history. A failing check is an outcome and
+//!   no error; an error means that checkrun *could not decide*.
+//!
+//! # Limitations
+//!
+//! - Linux, and the fixed clock on x86-64 only. The kernel is shared with the host.
+//! - The guard `exact` is the only one: any change of the tree runs the check again, whether or not it matters to it.
+//! - The toolchain and the system are identified by their own records and a few digests, not by all of their files.
+//! - A store belongs to one user of one machine; nothing is shared or fetched.
+//! - `docs/known-gaps.md` has the rest.
 
 pub mod cache;
 pub mod catalogue;
