@@ -184,7 +184,13 @@ pub(super) struct CheckArgs {
     /// Start the command in this folder of the tree
     #[arg(long, value_name = "SUBDIR", help_heading = "Tree")]
     pub(super) cwd: Option<PathBuf>,
-    /// What must be unchanged for an earlier result to answer [default: exact, then inputs]
+    /// Only what this matches exists for the check: a git pathspec (repeatable)
+    #[arg(long, value_name = "PATHSPEC", help_heading = "Tree")]
+    pub(super) scope: Vec<String>,
+    /// An earlier result answers while what this matches is unchanged: a git pathspec you vouch for (repeatable)
+    #[arg(long, value_name = "PATHSPEC", help_heading = "Cache")]
+    pub(super) touches: Vec<String>,
+    /// What must be unchanged for an earlier result to answer [default: touches with `--touches`, else exact, then inputs]
     #[arg(long, value_enum, value_name = "GUARD", help_heading = "Cache")]
     pub(super) guard: Option<GuardName>,
     /// Sandbox policy: a name or a file [default: hermetic]
@@ -233,6 +239,8 @@ pub(super) enum GuardName {
     Exact,
     /// The whole tree, or all that an earlier run was seen to read, list or look for
     Inputs,
+    /// What `--touches` matches
+    Touches,
 }
 
 /// A size that is not zero.

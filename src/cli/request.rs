@@ -127,6 +127,10 @@ pub struct CheckRequest {
     pub tree: TreeChoice,
     /// `--cwd`, as given.
     pub cwd: Option<PathBuf>,
+    /// `--scope`, as given.
+    pub scope: Vec<String>,
+    /// `--touches`, as given; none unless the guard is `touches`.
+    pub touches: Vec<String>,
     /// What must be unchanged.
     pub guard: Guard,
     /// Whether observed inputs may stand for the whole tree.
@@ -218,11 +222,14 @@ fn check(args: CheckArgs) -> Result<CheckRequest, Exit> {
         (None, false, Some(folder)) => TreeChoice::Folder(folder),
         (None, false, None) => TreeChoice::Working,
     };
+    let guard = guard(args.guard, &args.touches)?;
     Ok(CheckRequest {
         tree,
         cwd: args.cwd,
-        guard: Guard::Exact,
-        inputs: args.guard != Some(GuardName::Exact),
+        scope: args.scope,
+        inputs: guard == Guard::Exact && args.guard != Some(GuardName::Exact),
+        touches: args.touches,
+        guard,
         policy: args.policy,
         runner: args.runner,
         env: args.env.into_iter().map(variable).collect::<Result<_, _>>()?,
@@ -237,6 +244,20 @@ fn check(args: CheckArgs) -> Result<CheckRequest, Exit> {
         require_tests: args.require_tests,
         argv,
     })
+}
+
+fn guard(asked: Option<GuardName>, touches: &[String]) -> Result<Guard, Exit> {
+    match (asked, touches.is_empty()) {
+        (None | Some(GuardName::Exact | GuardName::Inputs), true) => Ok(Guard::Exact),
+        (None | Some(GuardName::Touches), false) => Ok(Guard::Touches),
+        (Some(GuardName::Touches), true) => {
+            Err(usage("`--guard touches` needs to be told what: add `--touches PATHSPEC`", None))
+        }
+        (Some(GuardName::Exact | GuardName::Inputs), false) => Err(usage(
+            "`--touches` has no effect under another guard than `touches`",
+            Some("leave one of the two out"),
+        )),
+    }
 }
 
 fn command(string: Option<OsString>, words: Vec<OsString>) -> Result<Vec<Vec<u8>>, Exit> {

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::*;
+use crate::model::check::Guard;
 use crate::model::event::Format;
 use crate::model::policy::Overrides;
 use crate::model::units::Bytes;
@@ -56,9 +57,9 @@ fn a_string_and_a_list_are_the_same_command() {
 
 #[test]
 fn every_option_arrives() {
-    let line = "-C there --format json -v --staged --cwd sub --guard exact --policy strict --runner go --env A=b=c \
+    let line = "-C there --format json -v --staged --cwd sub --guard touches --policy strict --runner go --env A=b=c \
                 --env HOMEY --timeout 10m --memory 4GiB --cpus 1.5 --pids 9 --disk 1GiB --output-limit 1MiB \
-                --require-tests --refresh --show-output --output o.json --log l.txt -- x";
+                --scope a --scope :!b --touches c --require-tests --refresh --show-output --output o.json --log l.txt -- x";
     let invocation = read(line).unwrap();
     assert_eq!(
         invocation.global,
@@ -66,6 +67,8 @@ fn every_option_arrives() {
     );
     let run = run(line);
     assert_eq!(run.check.tree, TreeChoice::Staged);
+    assert_eq!((run.check.scope.as_slice(), run.check.guard), (["a", ":!b"].map(str::to_owned).as_slice(), Guard::Touches));
+    assert_eq!(run.check.touches, ["c"]);
     assert_eq!(run.check.cwd, Some(PathBuf::from("sub")));
     assert_eq!((run.check.policy.as_deref(), run.check.runner.as_deref()), (Some("strict"), Some("go")));
     let variable = |name: &str, value: Option<&str>| PassedVariable {
@@ -126,7 +129,8 @@ fn slips_are_status_125_on_stderr_and_say_what_is_wrong() {
         ("--timeout soon -- x", "`soon` is not a duration"),
         ("--cpus none -- x", "`none` is not a number of processors"),
         ("--pids 0 -- x", "--pids"),
-        ("--guard inputs -- x", "inputs"),
+        ("--guard touches -- x", "add `--touches PATHSPEC`"),
+        ("--guard exact --touches a -- x", "no effect"),
         ("--env =x -- x", "--env"),
         ("--format yaml -- x", "yaml"),
         ("--show-output -- x", "no effect"),

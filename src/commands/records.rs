@@ -100,10 +100,10 @@ pub(super) fn show(asked: &str, log: bool, session: &mut Session) -> Result<u8, 
         return whole_output(&record, session);
     }
     if session.reporter.is_json() {
-        session.reporter.object(&as_made(&record));
+        session.reporter.object(&Answer::new(&record.evidence, &circumstances(&record)));
     } else {
         let mut text = format!("id       {}\n", record.id);
-        text.push_str(&evidence_text(&record.evidence, &command_of(&record)));
+        text.push_str(&evidence_text(&record.evidence, &circumstances(&record)));
         session.reporter.data(text.as_bytes());
     }
     Ok(0)
@@ -126,19 +126,18 @@ pub(super) fn find(asked: &str, session: &mut Session) -> Result<(Reader, Record
     Ok((reader, record))
 }
 
-/// The result object of a record, as the run that made it gave it.
-fn as_made(record: &Record) -> Answer {
+/// What was asked when the record was made, as far as its pre-image can be read.
+fn circumstances(record: &Record) -> Circumstances {
     let asked = key::asked(&record.preimage);
-    let circumstances = Circumstances {
+    Circumstances {
         cache: CacheUse::Miss,
         guard: Guard::parse(&asked.guard).unwrap_or(Guard::Exact),
-        from: None,
         scope: asked.scope,
         touches: asked.touches,
+        from: None,
         argv: asked.argv,
         tally: record.tally,
-    };
-    Answer::new(&record.evidence, &circumstances)
+    }
 }
 
 fn whole_output(record: &Record, session: &mut Session) -> Result<u8, Failure> {

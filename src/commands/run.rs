@@ -48,7 +48,7 @@ pub(super) fn answer(prepared: &Prepared, answered: &Answered) -> Answer {
     let action = &prepared.action;
     let mut evidence = answered.evidence.clone();
     if answered.cache == CacheUse::Hit || answered.cache == CacheUse::Joined {
-        // The tree is the same; where it was taken from this time is the caller's own question.
+        // The tree, or what of it counts, is the same; where it was taken from this time is the caller's own question.
         evidence.tree = action.tree.tree.hex();
         evidence.key = prepared.keyed.key.to_string();
         evidence.commit = action.tree.commit.as_ref().map(|commit| commit.hex());
@@ -59,7 +59,10 @@ pub(super) fn answer(prepared: &Prepared, answered: &Answered) -> Answer {
         &evidence,
         &Circumstances {
             cache: answered.cache,
-            guard: if answered.from.is_some() { Guard::Inputs } else { action.guard },
+            guard: match (&answered.from, action.guard) {
+                (Some(_), Guard::Exact) => Guard::Inputs,
+                (_, guard) => guard,
+            },
             from: answered.from.as_ref().map(|from| (from.record, from.tree.clone())),
             scope: action.scope.clone(),
             touches: action.touches.clone(),
@@ -100,6 +103,8 @@ pub(super) fn wish(request: CheckRequest, start: &Path) -> Result<Wish, Failure>
         start: start.to_owned(),
         source,
         cwd: request.cwd,
+        scope: request.scope,
+        touches: request.touches,
         guard: request.guard,
         inputs: request.inputs,
         policy,

@@ -22,7 +22,7 @@ use crate::key;
 use crate::flight::FlightError;
 use crate::logs::LogReader;
 use crate::model::digest::Digest;
-use crate::model::evidence::{CacheUse, Evidence, Found, Tally};
+use crate::model::evidence::{CacheUse, Evidence, Found, Stored, Tally};
 use crate::model::event::{Event, Sink, Stream};
 use crate::pipeline::ground::Ground;
 use crate::pipeline::lead::{Lead, wait_for_lead};
@@ -87,7 +87,7 @@ pub struct Answered {
     pub cache: CacheUse,
     /// How often the key was seen to pass and to fail.
     pub tally: Tally,
-    /// Which record of another tree answered, under guard `inputs`.
+    /// Which record of another tree answered, under guard `inputs` or `touches`.
     pub from: Option<Origin>,
 }
 
@@ -191,7 +191,8 @@ pub fn check(
     match judge(&found, caching, &prepared) {
         Lookup::Hit(evidence) => {
             replay(&evidence, around, log, sink)?;
-            let answered = Answered { evidence: *evidence, cache: CacheUse::Hit, tally: found.tally, from: None };
+            let from = found.latest.as_ref().and_then(|stored| elsewhere(stored, &prepared));
+            let answered = Answered { evidence: *evidence, cache: CacheUse::Hit, tally: found.tally, from };
             return Ok((prepared, answered));
         }
         Lookup::Miss(MissReason::NeverRun) if wish.inputs => {
@@ -242,13 +243,20 @@ fn join_or_run(
             Lead::Ours(leader) => Some(leader),
             Lead::Joined(stored, tally) => {
                 replay(&stored.evidence, means.around, log, sink)?;
-                return Ok(Answered { evidence: stored.evidence, cache: CacheUse::Joined, tally, from: None });
+                let from = elsewhere(&stored, prepared);
+                return Ok(Answered { evidence: stored.evidence, cache: CacheUse::Joined, tally, from });
             }
         },
     };
     let ran = runs::run(prepared, means, log, sink)?;
     drop(lead);
     Ok(ran)
+}
+
+/// Says so where the run was on another tree than is asked about: under guard `touches` the rest of it may differ.
+fn elsewhere(stored: &Stored, prepared: &Prepared) -> Option<Origin> {
+    let tree = stored.evidence.tree.clone();
+    (tree != prepared.action.tree.tree.hex()).then_some(Origin { record: stored.id, tree })
 }
 
 /// What is on record, and what was broken on the way.

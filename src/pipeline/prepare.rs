@@ -31,6 +31,10 @@ pub struct Wish {
     pub source: Source,
     /// Folder of the tree to start in, as given.
     pub cwd: Option<PathBuf>,
+    /// Pathspecs that cut the tree.
+    pub scope: Vec<String>,
+    /// Pathspecs that the caller vouches for, under guard `touches`.
+    pub touches: Vec<String>,
     /// What must be unchanged.
     pub guard: Guard,
     /// Whether a run on another tree may answer whose observed inputs are all as they were.
@@ -70,7 +74,10 @@ pub struct Prepared {
 /// Whatever is wrong with what was asked: revision, policy, runner, folder, limits that cannot be kept.
 pub fn prepare(wish: &Wish, around: &Surroundings) -> Result<Prepared, PipelineError> {
     let snapshot = tree::resolve(&wish.start, &wish.source, &around.scratch())?;
+    // The repository's own settings count also where they are out of scope.
     let policy = policy(wish, &snapshot, around)?;
+    let snapshot = snapshot.cut(&wish.scope)?;
+    let touched = if wish.guard == Guard::Touches { Some(snapshot.part(&wish.touches)?) } else { None };
     let cwd = folder(wish, &snapshot)?;
     let runners = catalogue::runners(around.config.as_deref())?;
     let word = catalogue::first_word(&wish.argv);
@@ -91,9 +98,9 @@ pub fn prepare(wish: &Wish, around: &Surroundings) -> Result<Prepared, PipelineE
     let action = Action {
         tree: snapshot.identity().clone(),
         guard: wish.guard,
-        scope: Vec::new(),
-        touches: Vec::new(),
-        touched: None,
+        scope: wish.scope.clone(),
+        touches: wish.touches.clone(),
+        touched,
         command: Command { argv: wish.argv.clone(), cwd, env: wish.env.clone(), require_tests: wish.require_tests },
         level: policy.level,
         policy,

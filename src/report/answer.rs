@@ -19,7 +19,7 @@ pub struct Circumstances {
     pub cache: CacheUse,
     /// What had to be unchanged.
     pub guard: Guard,
-    /// Under guard `inputs`: number of the record that answers, and the full id of its tree.
+    /// Where a run on another tree answers, under guard `inputs` or `touches`: number of the record that answers, and the full id of its tree.
     pub from: Option<(i64, String)>,
     /// Pathspecs that cut the tree.
     pub scope: Vec<String>,
@@ -50,7 +50,7 @@ pub(super) struct RunnerName {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(super) struct FromRecord {
     record: i64,
-    tree: String,
+    pub(super) tree: String,
 }
 
 /// The clock as the result names it.

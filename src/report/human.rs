@@ -1,10 +1,11 @@
 //! Lines for people: verdicts, warnings, tables. Each is a pure function of what it says; nothing is written here.
 #![forbid(unsafe_code)]
 
+use crate::model::check::Guard;
 use crate::model::evidence::{CacheUse, Evidence};
 use crate::model::outcome::Outcome;
-use crate::report::Answer;
-use crate::report::answer::state_text;
+use crate::report::answer::{shell_words, state_text};
+use crate::report::{Answer, Circumstances};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -32,6 +33,10 @@ pub fn verdict_line(answer: &Answer, colour: bool) -> String {
     };
     let tree: String = answer.tree.chars().take(12).collect();
     let mut line = format!("checkrun: {verdict}{ending} ({how}) tree {tree} in {}", seconds(answer.secs));
+    if let Some(from) = &answer.from {
+        let other: String = from.tree.chars().take(12).collect();
+        let _ = write!(line, "; ran on tree {other}");
+    }
     if let Some(tally) = answer.flaky {
         let _ = write!(line, "; flaky: {} passed, {} failed", tally.passed, tally.failed);
     }
@@ -144,12 +149,12 @@ pub fn table(rows: &[(String, String)]) -> String {
     text
 }
 
-/// A record for people: its facts, then the end of its output. `command` is the command as one line.
+/// A record for people: its facts, what was asked, then the end of its output.
 #[must_use]
-pub fn evidence_text(evidence: &Evidence, command: &str) -> String {
+pub fn evidence_text(evidence: &Evidence, asked: &Circumstances) -> String {
     let mut rows: Vec<(&str, String)> = vec![
         ("key", evidence.key.clone()),
-        ("command", command.to_owned()),
+        ("command", shell_words(&asked.argv)),
         (
             "outcome",
             format!(
@@ -165,6 +170,11 @@ pub fn evidence_text(evidence: &Evidence, command: &str) -> String {
         ("tests", format!("{} passed, {} failed, {} skipped", tests.passed, tests.failed, tests.skipped))
     }));
     rows.push(("tree", format!("{}{}", evidence.tree, if evidence.dirty { " (uncommitted)" } else { "" })));
+    if asked.guard != Guard::Exact {
+        rows.push(("guard", asked.guard.name().to_owned()));
+    }
+    rows.extend(asked.scope.iter().map(|pathspec| ("scope", pathspec.clone())));
+    rows.extend(asked.touches.iter().map(|pathspec| ("touches", pathspec.clone())));
     rows.extend(evidence.commit.iter().map(|commit| ("commit", commit.clone())));
     rows.push(("folder", evidence.cwd.clone()));
     rows.push(("ran at", format!("{}, for {}", evidence.at, seconds(evidence.secs))));

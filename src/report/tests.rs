@@ -80,8 +80,8 @@ fn evidence() -> Evidence {
     }
 }
 
-fn answer(cache: CacheUse) -> Answer {
-    let circumstances = Circumstances {
+fn circumstances(cache: CacheUse) -> Circumstances {
+    Circumstances {
         cache,
         guard: Guard::Exact,
         from: None,
@@ -89,8 +89,11 @@ fn answer(cache: CacheUse) -> Answer {
         touches: Vec::new(),
         argv: ["go", "test", "-run", "A|B"].map(|word| word.as_bytes().to_vec()).to_vec(),
         tally: Tally::default(),
-    };
-    Answer::new(&evidence(), &circumstances)
+    }
+}
+
+fn answer(cache: CacheUse) -> Answer {
+    Answer::new(&evidence(), &circumstances(cache))
 }
 
 struct Scene {
@@ -272,6 +275,6 @@ fn failures_carry_their_hint_and_quiet_keeps_them() {
 
 #[test]
 fn records_are_shown_with_their_tail() {
-    let text = evidence_text(&evidence(), "go test");
+    let text = evidence_text(&evidence(), &circumstances(CacheUse::Miss));
     assert!(text.contains("outcome  passed\n") && text.ends_with("\nhé\n"), "{text}");
 }

@@ -117,6 +117,20 @@ pub enum TreeError {
     /// An untracked repository inside the working tree without a commit that could stand for it.
     #[error("`{}` is a git repository of its own without any commit, so nothing can stand for it in the tree", .0.display())]
     NestedWithoutCommit(PathBuf),
+    /// Not a pathspec.
+    #[error("`{pathspec}` is not a pathspec that can be used: {detail}")]
+    Pathspec {
+        /// As given.
+        pathspec: String,
+        /// What the git library says.
+        detail: String,
+    },
+    /// A pathspec, or several together, that leave nothing.
+    #[error("the pathspec `{pathspec}` matches nothing in the tree")]
+    Unmatched {
+        /// As given.
+        pathspec: String,
+    },
     /// A file or folder cannot be read or written.
     #[error("cannot {action} `{}`: {source}", .path.display())]
     Io {
@@ -154,6 +168,10 @@ impl TreeError {
             Self::Conflict(_) => "resolve it and `git add` the file, or name a revision with `--tree`",
             Self::Special { .. } => "remove it or move it out of the folder",
             Self::NestedWithoutCommit(_) => "commit there, or add the folder to .gitignore",
+            Self::Pathspec { .. } => "git's own forms are accepted: `src`, `*.rs`, `:(glob)a/**/b`, `:!docs`, `:/top`",
+            Self::Unmatched { .. } => {
+                "pathspecs are relative to the folder that checkrun is started in; `:/` in front starts at the root"
+            }
             Self::Index { .. } => "`git reset` writes a new index and leaves the files alone",
             _ => return None,
         };

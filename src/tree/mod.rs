@@ -7,12 +7,14 @@
 //! count for nothing. No hook, filter, attribute or file system monitor has a say: bytes are taken as they are.
 #![forbid(unsafe_code)]
 
+mod changes;
 mod descent;
 mod error;
 mod folder;
 mod kept;
 mod listing;
 mod objects;
+mod pathspec;
 mod revision;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -20,6 +22,7 @@ mod untracked;
 mod walker;
 mod worktree;
 
+pub use crate::tree::changes::Changes;
 #[cfg(test)]
 pub(crate) use crate::tree::descent::open_folder;
 pub(crate) use crate::tree::descent::{Descent, open_root, split};
@@ -101,7 +104,11 @@ pub struct Entry {
 pub struct Snapshot {
     identity: TreeIdentity,
     root: Option<PathBuf>,
+    /// The folder that pathspecs are relative to, where that is not the root.
+    start: Option<PathBuf>,
     repository: Option<gix::Repository>,
+    /// The tree of the commit that HEAD stood for, for states that no commit has.
+    head: Option<gix::ObjectId>,
     content: Content,
 }
 
@@ -128,12 +135,12 @@ pub fn resolve(start: &Path, source: &Source, scratch: &Path) -> Result<Snapshot
             let repository = revision::open(start)?;
             let keeper = Keeper::new(repository.object_hash(), scratch);
             let leaves = worktree::working_tree(&repository, &keeper)?;
-            from_leaves(repository, leaves, keeper.finish())
+            from_leaves(start, repository, leaves, keeper.finish())
         }
         Source::Index => {
             let repository = revision::open(start)?;
             let leaves = worktree::index(&repository)?;
-            from_leaves(repository, leaves, Kept::default())
+            from_leaves(start, repository, leaves, Kept::default())
         }
         Source::Folder(folder) => {
             let hash = gix::hash::Kind::Sha1;
@@ -143,7 +150,9 @@ pub fn resolve(start: &Path, source: &Source, scratch: &Path) -> Result<Snapshot
             Ok(Snapshot {
                 identity: identity(hash, &tree, None, true),
                 root: None,
+                start: None,
                 repository: None,
+                head: None,
                 content: Content::Listing { entries, kept: Arc::new(keeper.finish()) },
             })
         }
@@ -155,24 +164,30 @@ fn resolve_revision(start: &Path, revision: &str) -> Result<Snapshot, TreeError>
     let peeled = revision::resolve(&repository, revision)?;
     Ok(Snapshot {
         identity: identity(repository.object_hash(), &peeled.tree, peeled.commit.as_ref(), false),
+        start: Some(start.to_owned()).filter(|_| !peeled.is_part && repository.workdir().is_some()),
         root: Some(root_of(&repository)),
         repository: Some(repository),
+        head: None,
         content: Content::Objects(peeled.root),
     })
 }
 
 fn from_leaves(
+    start: &Path,
     repository: gix::Repository,
     leaves: Vec<listing::Leaf>,
     kept: Kept,
 ) -> Result<Snapshot, TreeError> {
     let (tree, entries) = listing::build(leaves, repository.object_hash())?;
-    let head = revision::head(&repository)?.filter(|head| head.tree == tree);
-    let commit = head.as_ref().and_then(|head| head.commit);
+    let head = revision::head(&repository)?;
+    let same = head.as_ref().filter(|head| head.tree == tree);
+    let commit = same.and_then(|head| head.commit);
     Ok(Snapshot {
-        identity: identity(repository.object_hash(), &tree, commit.as_ref(), head.is_none()),
+        identity: identity(repository.object_hash(), &tree, commit.as_ref(), same.is_none()),
+        start: Some(start.to_owned()),
         root: Some(root_of(&repository)),
         repository: Some(repository),
+        head: head.filter(|head| head.tree != tree).map(|head| head.tree),
         content: Content::Listing { entries, kept: Arc::new(kept) },
     })
 }

@@ -41,6 +41,8 @@ pub(super) struct Peeled {
     pub(super) tree: gix::ObjectId,
     /// The tree object's bytes.
     pub(super) root: Vec<u8>,
+    /// Whether it was named as a folder of a larger tree.
+    pub(super) is_part: bool,
 }
 
 /// Follows tags and a commit from `id` to a tree.
@@ -57,7 +59,7 @@ pub(super) fn peel(
     for _ in 0..64 {
         let kind = load(repository, &id, &mut buffer, &|| format!("{role}, for `{revision}`"))?;
         let next = match kind {
-            Kind::Tree => return Ok(Peeled { commit, tree: id, root: buffer }),
+            Kind::Tree => return Ok(Peeled { commit, tree: id, root: buffer, is_part: false }),
             Kind::Blob => {
                 return Err(TreeError::NotATree { revision: revision.to_owned(), id: id.to_string() });
             }
@@ -98,58 +100,87 @@ pub(super) fn list(
     id: &gix::oid,
     prefix: &[u8],
 ) -> Result<Vec<Entry>, TreeError> {
-    let mut entries = Vec::new();
-    list_into(repository, id, prefix, 0, &mut entries)?;
-    Ok(entries)
+    let mut wanted = |_: &[u8]| true;
+    let mut listing = Listing { repository, wanted: &mut wanted, entries: Vec::new() };
+    listing.add(id, prefix, 0)?;
+    Ok(listing.entries)
 }
 
-fn list_into(
+/// As [`list`] from the root, but what is in folders that are not wanted is left out unread.
+pub(super) fn list_where(
+    repository: &gix::Repository,
+    id: &gix::oid,
+    wanted: &mut dyn FnMut(&[u8]) -> bool,
+) -> Result<Vec<Entry>, TreeError> {
+    let mut listing = Listing { repository, wanted, entries: Vec::new() };
+    listing.add(id, b"", 0)?;
+    Ok(listing.entries)
+}
+
+/// A list in the making.
+struct Listing<'a> {
+    repository: &'a gix::Repository,
+    wanted: &'a mut dyn FnMut(&[u8]) -> bool,
+    entries: Vec<Entry>,
+}
+
+impl Listing<'_> {
+    fn add(&mut self, id: &gix::oid, prefix: &[u8], depth: usize) -> Result<(), TreeError> {
+        for child in read_folder(self.repository, id, prefix, depth)? {
+            if self.entries.len() >= MAX_ENTRIES {
+                return Err(TreeError::TooLarge { path: show(prefix), why: "more than 5 million entries" });
+            }
+            let path = join(prefix, &child.name);
+            self.entries.push(Entry { path: path.clone(), kind: child.kind, id: id_of(&child.id) });
+            if child.kind == EntryKind::Folder && (self.wanted)(&path) {
+                self.add(&child.id, &path, depth + 1)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One entry of a folder.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Child {
+    pub(super) name: Vec<u8>,
+    pub(super) kind: EntryKind,
+    pub(super) id: gix::ObjectId,
+}
+
+/// What the folder `prefix` holds whose tree object is `id`, `depth` folders below the root. Refuses names that must
+/// not be written to disk.
+pub(super) fn read_folder(
     repository: &gix::Repository,
     id: &gix::oid,
     prefix: &[u8],
     depth: usize,
-    entries: &mut Vec<Entry>,
-) -> Result<(), TreeError> {
-    let too_large = |why| TreeError::TooLarge { path: show(prefix), why };
+) -> Result<Vec<Child>, TreeError> {
     if depth > MAX_DEPTH {
-        return Err(too_large("more than 512 folders deep"));
+        return Err(TreeError::TooLarge { path: show(prefix), why: "more than 512 folders deep" });
     }
     let mut buffer = Vec::new();
     let what = || {
         if prefix.is_empty() { "the root folder".to_owned() } else { format!("folder `{}`", show(prefix)) }
     };
+    let damaged = |detail: String| TreeError::Damaged { id: id.to_string(), what: what(), detail };
     if load(repository, id, &mut buffer, &what)? != Kind::Tree {
-        return Err(TreeError::Damaged {
-            id: id.to_string(),
-            what: what(),
-            detail: "it is not a tree".to_owned(),
-        });
+        return Err(damaged("it is not a tree".to_owned()));
     }
     let mut names: HashSet<&[u8]> = HashSet::new();
+    let mut found = Vec::new();
     for item in TreeRefIter::from_bytes(&buffer, id.kind()) {
-        let item = item.map_err(|error| TreeError::Damaged {
-            id: id.to_string(),
-            what: what(),
-            detail: detail(&error),
-        })?;
+        let item = item.map_err(|error| damaged(detail(&error)))?;
         let name: &[u8] = item.filename.as_ref();
-        let path = join(prefix, name);
         if let Some(why) = refuse_name(name) {
-            return Err(TreeError::hostile(&path, why));
+            return Err(TreeError::hostile(&join(prefix, name), why));
         }
         if !names.insert(name) {
-            return Err(TreeError::hostile(&path, "it is there twice"));
+            return Err(TreeError::hostile(&join(prefix, name), "it is there twice"));
         }
-        if entries.len() >= MAX_ENTRIES {
-            return Err(too_large("more than 5 million entries"));
-        }
-        let kind = kind_of(item.mode);
-        entries.push(Entry { path: path.clone(), kind, id: id_of(item.oid) });
-        if kind == EntryKind::Folder {
-            list_into(repository, item.oid, &path, depth + 1, entries)?;
-        }
+        found.push(Child { name: name.to_vec(), kind: kind_of(item.mode), id: item.oid.to_owned() });
     }
-    Ok(())
+    Ok(found)
 }
 
 /// The entries of one tree object, by name.

@@ -93,6 +93,7 @@ pub(super) fn resolve(repository: &gix::Repository, revision: &str) -> Result<Pe
     let mut peeled = peel(repository, id, revision)?;
     if has_path {
         peeled.commit = None;
+        peeled.is_part = true;
     }
     Ok(peeled)
 }

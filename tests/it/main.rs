@@ -35,3 +35,9 @@ mod documents;
 mod layering;
 /// Real projects under check.
 mod real;
+
+/// Trees on disk, layer upon layer.
+mod layers;
+
+/// Parts of trees, by pathspec.
+mod pathspecs;
