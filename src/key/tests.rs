@@ -221,7 +221,7 @@ fn the_weak_key_forgets_the_tree_and_the_command_key_all_but_the_command() {
 #[test]
 fn a_pre_image_reads_back() {
     let preimage = key_of(&action()).preimage;
-    assert_eq!(asked(&preimage).map(|asked| asked.argv), Some(action().command.argv));
+    assert_eq!(asked(&preimage).argv, action().command.argv);
     let listed = fields(&preimage).unwrap();
     let get = |name: &str| listed.iter().find(|field| field.name == name).map(|field| field.value.clone());
     assert_eq!(get("tree"), Some(Value::Bytes(b"0707070707070707070707070707070707070707".to_vec())));
@@ -307,6 +307,6 @@ proptest! {
             key_of(&action)
         };
         prop_assert_eq!(keyed(&left).key == keyed(&right).key, left == right);
-        prop_assert_eq!(asked(&keyed(&left).preimage).map(|asked| asked.argv), Some(left));
+        prop_assert_eq!(asked(&keyed(&left).preimage).argv, left);
     }
 }

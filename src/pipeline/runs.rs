@@ -18,7 +18,7 @@ use crate::pipeline::verdict::{Verdict, verdict};
 use crate::pipeline::{Answered, Caching, PipelineError, Prepared, Surroundings};
 use crate::sandbox::plan::Plan;
 use crate::sandbox::{self, Interrupts};
-use crate::stage::{self, InUse, Layer, LayerOptions};
+use crate::stage::{self, InUse, LayerOptions};
 use crate::store::{Bounds, NewRecord, Store, StoreError, Writer};
 use crate::summary::Summary;
 use std::collections::BTreeSet;
@@ -54,9 +54,9 @@ pub(super) fn run(
     if stores {
         drop(Store::open_writer(&around.store)?);
     }
-    let (layer, _in_use) = lay_out(prepared, ground, sink)?;
+    let (tree, _in_use) = lay_out(prepared, ground, sink)?;
     let scratch = RunFolder::make(ground)?;
-    let plan = Plan::new(&prepared.action, &prepared.abilities, &layer.path, &scratch.path)?;
+    let plan = Plan::new(&prepared.action, &prepared.abilities, tree, &scratch.path)?;
     let kept_log = if stores { LogWriter::new(&around.store.logs()) } else { LogWriter::digest_only() };
     let summary = Summary::for_runner(&prepared.action.runner.name);
     let at = now();
@@ -103,7 +103,8 @@ fn answered(evidence: Evidence, caching: Caching, tally: Tally) -> Answered {
     Answered { evidence, cache, tally, from: None }
 }
 
-fn lay_out(prepared: &Prepared, ground: &Ground, sink: &mut dyn Sink) -> Result<(Layer, InUse), PipelineError> {
+/// The folders that make up the tree, and what keeps them from being removed.
+fn lay_out(prepared: &Prepared, ground: &Ground, sink: &mut dyn Sink) -> Result<(Vec<PathBuf>, Vec<InUse>), PipelineError> {
     let clock_start = match prepared.action.policy.clock {
         Clock::Fixed { start, .. } => start,
         // Real time goes on, so any instant in the past does; a constant keeps the layer.
@@ -119,8 +120,10 @@ fn lay_out(prepared: &Prepared, ground: &Ground, sink: &mut dyn Sink) -> Result<
     loop {
         let layer = stage::layer(&prepared.snapshot, &options, sink)?;
         // Another process may remove it between the two; then it is made again.
-        if let Some(in_use) = stage::in_use(&layer.path)? {
-            return Ok((layer, in_use));
+        let stack = layer.stack();
+        let in_use = stack.iter().map(|path| stage::in_use(path)).collect::<Result<Option<Vec<_>>, _>>()?;
+        if let Some(in_use) = in_use {
+            return Ok((stack, in_use));
         }
     }
 }

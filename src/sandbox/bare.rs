@@ -59,7 +59,8 @@ fn prepare(plan: &Plan) -> Result<OwnedFd, Failure> {
     rustix::process::umask(Mode::from_raw_mode(0o022));
     let folder = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let scratch = rustix::fs::openat(CWD, &plan.scratch, folder, Mode::empty()).at(Step::Scratch, "")?;
-    let tree = rustix::fs::openat(CWD, &plan.tree, folder, Mode::empty()).at(Step::Tree, "")?;
+    let open = |layer: &PathBuf| rustix::fs::openat(CWD, layer, folder, Mode::empty());
+    let tree = plan.tree.iter().map(open).collect::<Result<Vec<OwnedFd>, _>>().at(Step::Tree, "")?;
     if plan.user.switch {
         rustix::fs::fchown(
             &scratch,
@@ -77,7 +78,9 @@ fn prepare(plan: &Plan) -> Result<OwnedFd, Failure> {
         rustix::fs::mkdirat(&scratch, name, Mode::from_raw_mode(0o755)).at(Step::Scratch, name)?;
     }
     let target = place::folder(scratch.as_fd(), Path::new("src"), false).at(Step::Tree, "src")?;
-    place::copy_tree(tree.as_fd(), target.as_fd()).at(Step::Tree, "copy")?;
+    for layer in tree.iter().rev() {
+        place::copy_tree(layer.as_fd(), target.as_fd()).at(Step::Tree, "copy")?;
+    }
     Ok(scratch)
 }
 

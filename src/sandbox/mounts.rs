@@ -37,15 +37,19 @@ enum Shown {
 pub(super) struct Sources {
     /// Devices of the host's files among them.
     pub(super) devices_shown: Vec<u64>,
-    tree: OwnedFd,
+    tree: Vec<OwnedFd>,
     binds: Vec<(Bind, Shown)>,
     devices: Vec<(&'static str, OwnedFd)>,
 }
 
 /// Opens all host paths. Needs CAP_SYS_ADMIN over the mount namespace it runs in.
 pub(super) fn open_sources(plan: &Plan) -> Result<Sources, Failure> {
-    let tree = clone_mount(&plan.tree, true).at(Step::Source, plan.tree.to_string_lossy())?;
-    sys::set_mount_attributes(tree.as_fd(), READ_ONLY, true).at(Step::Source, plan.tree.to_string_lossy())?;
+    let mut tree = Vec::with_capacity(plan.tree.len());
+    for layer in &plan.tree {
+        let mount = clone_mount(layer, true).at(Step::Source, layer.to_string_lossy())?;
+        sys::set_mount_attributes(mount.as_fd(), READ_ONLY, true).at(Step::Source, layer.to_string_lossy())?;
+        tree.push(mount);
+    }
     let mut binds = Vec::with_capacity(plan.binds.len());
     let mut devices_shown = Vec::new();
     for bind in &plan.binds {
@@ -229,7 +233,7 @@ fn make_mount_point(parent: BorrowedFd<'_>, name: &OsStr, kind: FileType) -> io:
 
 /// Makes the four places that a check may write to, all on one file system of limited size, and puts the tree into
 /// the first.
-fn writable_places(plan: &Plan, root: BorrowedFd<'_>, tree: OwnedFd) -> Result<OwnedFd, Failure> {
+fn writable_places(plan: &Plan, root: BorrowedFd<'_>, tree: Vec<OwnedFd>) -> Result<OwnedFd, Failure> {
     let size = plan.limits.disk.0.to_string();
     let scratch = new_tmpfs(&size, "0755").at(Step::Scratch, "")?;
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
@@ -267,42 +271,51 @@ fn attach_part(from: BorrowedFd<'_>, part: &str, root: BorrowedFd<'_>, at: &str)
     move_mount(mount.as_fd(), "", root, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
 }
 
-fn copy_in(root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, layer: &OwnedFd) -> io::Result<()> {
+fn copy_in(root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, layers: &[OwnedFd]) -> io::Result<()> {
     let target = place::folder(scratch, Path::new("src"), false)?;
-    place::copy_tree(layer.as_fd(), target.as_fd())?;
+    for layer in layers.iter().rev() {
+        place::copy_tree(layer.as_fd(), target.as_fd())?;
+    }
     attach_part(scratch, "src", root, "src").map_err(Into::into)
 }
 
-fn mount_overlay(root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, layer: &OwnedFd) -> io::Result<()> {
+fn mount_overlay(root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, layers: &[OwnedFd]) -> io::Result<()> {
     // The kernel takes a lower folder only from this mount namespace (fs/namespace.c, clone_private_mount), so the
-    // detached copy is attached for the moment; the overlay then holds its own.
-    move_mount(layer.as_fd(), "", root, "src", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
-    let mounted = overlay_over(root, scratch, layer);
-    if mounted.is_err() {
-        let _ = rustix::mount::unmount(descriptor_path(layer.as_fd()), UnmountFlags::DETACH);
+    // detached copies are attached for the moment, one upon the other; the overlay then holds its own.
+    let mut attached = 0;
+    let made = layers
+        .iter()
+        .try_for_each(|layer| {
+            move_mount(layer.as_fd(), "", root, "src", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+            attached += 1;
+            Ok(())
+        })
+        .and_then(|()| new_overlay(scratch, layers));
+    // Also where it failed: a copy is put there then.
+    for layer in layers.iter().take(attached).rev() {
+        rustix::mount::unmount(descriptor_path(layer.as_fd()), UnmountFlags::DETACH)?;
     }
-    mounted
+    move_mount(made?.as_fd(), "", root, "src", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(Into::into)
 }
 
-fn overlay_over(root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, layer: &OwnedFd) -> io::Result<()> {
+fn new_overlay(scratch: BorrowedFd<'_>, layers: &[OwnedFd]) -> io::Result<OwnedFd> {
     let folder = |name: &str| {
         rustix::fs::openat(scratch, name, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
     };
     let (upper, work) = (folder("src")?, folder("work")?);
     // The upper folder's times and mode are those of the tree's root inside.
-    let stat = rustix::fs::fstat(layer)?;
+    let uppermost = layers.first().ok_or(rustix::io::Errno::INVAL)?;
+    let stat = rustix::fs::fstat(uppermost)?;
     place::set_times(scratch, OsStr::new("src"), &stat)?;
+    let lower: Vec<String> = layers.iter().map(|layer| descriptor_path(layer.as_fd())).collect();
     let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(context.as_fd(), "source", "tree")?;
-    fsconfig_set_string(context.as_fd(), "lowerdir", descriptor_path(layer.as_fd()))?;
+    fsconfig_set_string(context.as_fd(), "lowerdir", lower.join(":"))?;
     fsconfig_set_string(context.as_fd(), "upperdir", descriptor_path(upper.as_fd()))?;
     fsconfig_set_string(context.as_fd(), "workdir", descriptor_path(work.as_fd()))?;
     fsconfig_set_flag(context.as_fd(), "userxattr")?;
     fsconfig_create(context.as_fd())?;
-    let mount = fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, PLAIN)?;
-    rustix::mount::unmount(descriptor_path(layer.as_fd()), UnmountFlags::DETACH)?;
-    move_mount(mount.as_fd(), "", root, "src", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
-    Ok(())
+    fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, PLAIN).map_err(Into::into)
 }
 
 /// Mounts a /proc of the PID namespace that the caller is in. A kernel refuses that where its own /proc is partly
@@ -361,7 +374,7 @@ fn try_overlay(root: BorrowedFd<'_>) -> io::Result<()> {
     }
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let layer = open_tree(root, "layer", flags)?;
-    mount_overlay(root, scratch.as_fd(), &layer)?;
+    mount_overlay(root, scratch.as_fd(), &[layer])?;
     let folder = place::folder(root, Path::new("src/a"), false)?;
     let file = rustix::fs::openat(&folder, "file", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;

@@ -64,7 +64,8 @@ pub(super) fn set_times(at: BorrowedFd<'_>, name: &OsStr, stat: &Stat) -> io::Re
     rustix::fs::utimensat(at, name, &times, AtFlags::SYMLINK_NOFOLLOW).map_err(Into::into)
 }
 
-/// Copies the content of the folder `from` into the folder `to`: files, folders and links with modes and times.
+/// Copies the content of the folder `from` into the folder `to`: files, folders and links with modes and times. What is
+/// there already gives way, folders are merged, and a whiteout of overlayfs, a character device 0:0, takes away.
 /// A stack of open folders instead of recursion, so that a deep tree costs memory and not our stack.
 pub(super) fn copy_tree(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<()> {
     let readable = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -88,7 +89,7 @@ pub(super) fn copy_tree(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<
         let source = entries.fd()?.try_clone_to_owned()?;
         let stat = rustix::fs::statat(&source, name, AtFlags::SYMLINK_NOFOLLOW)?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-            rustix::fs::mkdirat(&*target, name, Mode::from_raw_mode(0o755))?;
+            make_folder(target.as_fd(), name)?;
             let next = Dir::new(rustix::fs::openat(&source, name, readable, Mode::empty())?)?;
             let target = rustix::fs::openat(&*target, name, readable, Mode::empty())?;
             open.push((next, target, stat));
@@ -99,8 +100,44 @@ pub(super) fn copy_tree(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<
     Ok(())
 }
 
+fn make_folder(at: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
+    let make = || rustix::fs::mkdirat(at, name, Mode::from_raw_mode(0o755));
+    match make() {
+        Err(rustix::io::Errno::EXIST) => {}
+        other => return other.map_err(Into::into),
+    }
+    let there = rustix::fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if FileType::from_raw_mode(there.st_mode) != FileType::Directory {
+        remove(at, name)?;
+        make()?;
+    }
+    Ok(())
+}
+
+/// Removes whatever is at `name`, if anything is. As deep as a tree may be, which is bounded.
+fn remove(at: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
+    match rustix::fs::unlinkat(at, name, AtFlags::empty()) {
+        Ok(()) | Err(rustix::io::Errno::NOENT) => return Ok(()),
+        Err(rustix::io::Errno::ISDIR | rustix::io::Errno::PERM) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = rustix::fs::openat(at, name, flags, Mode::empty())?;
+    for entry in Dir::read_from(&folder)? {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            remove(folder.as_fd(), OsStr::from_bytes(entry.file_name().to_bytes()))?;
+        }
+    }
+    rustix::fs::unlinkat(at, name, AtFlags::REMOVEDIR).map_err(Into::into)
+}
+
 fn copy_entry(from: BorrowedFd<'_>, to: BorrowedFd<'_>, name: &OsStr, stat: &Stat) -> io::Result<()> {
+    if rustix::fs::statat(to, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+        remove(to, name)?;
+    }
     match FileType::from_raw_mode(stat.st_mode) {
+        FileType::CharacterDevice if stat.st_rdev == 0 => return Ok(()),
         FileType::Symlink => {
             let target = rustix::fs::readlinkat(from, name, Vec::new())?;
             rustix::fs::symlinkat(target.as_c_str(), to, name)?;

@@ -54,8 +54,8 @@ pub struct Plan {
     pub layers: BTreeMap<Layer, LayerState>,
     /// The network.
     pub network: Network,
-    /// The layer of the tree on the host; never written to.
-    pub tree: PathBuf,
+    /// The folders on the host that make up the tree, each laid over the next; never written to.
+    pub tree: Vec<PathBuf>,
     /// How it gets to its place.
     pub style: TreeStyle,
     /// What of the host is shown read-only, sorted by place.
@@ -103,7 +103,7 @@ impl Plan {
     ///
     /// # Errors
     /// Where the policy requires what the machine lacks, or a text that a program start takes has a NUL in it.
-    pub fn new(action: &Action, abilities: &Abilities, tree: &Path, scratch: &Path) -> Result<Self, SandboxError> {
+    pub fn new(action: &Action, abilities: &Abilities, tree: Vec<PathBuf>, scratch: &Path) -> Result<Self, SandboxError> {
         let layers = planned_layers(&action.policy, abilities)?;
         let style = if abilities.overlay.is_ok() && action.policy.level == Level::Full {
             TreeStyle::Overlay
@@ -126,7 +126,7 @@ impl Plan {
             level: action.policy.level,
             layers,
             network: action.policy.network,
-            tree: tree.to_path_buf(),
+            tree,
             style,
             binds: binds(action),
             argv,

@@ -5,11 +5,11 @@
 
 use crate::model::event::{Event, Sink};
 use crate::stage::error::StageError;
-use crate::tree::{BlobReader, Descent, Entry, EntryKind, Snapshot, show, split};
+use crate::tree::{BlobReader, Changes, Descent, Entry, EntryKind, Snapshot, show, split};
 use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{
-    AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid, chownat, fchmod, fchown, fstat, futimens, mkdirat,
-    openat, symlinkat, unlinkat, utimensat,
+    AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, chownat, fchmod, fchown, fstat, futimens, mkdirat,
+    mknodat, openat, symlinkat, unlinkat, utimensat,
 };
 use std::num::NonZero;
 use std::path::Path;
@@ -45,19 +45,23 @@ impl Size {
     }
 }
 
-/// Writes all `entries`.
+/// Writes all entries of `changes` and a whiteout for all that is gone.
 pub(super) fn write(
     snapshot: &Snapshot,
-    entries: &[Entry],
+    changes: &Changes,
     work: &Work<'_>,
     sink: &mut dyn Sink,
 ) -> Result<Size, StageError> {
     let is_folder = |entry: &&Entry| matches!(entry.kind, EntryKind::Folder | EntryKind::Submodule);
+    let entries = &changes.entries;
     let folders: Vec<&Entry> = entries.iter().filter(is_folder).collect();
     let files: Vec<&Entry> = entries.iter().filter(|entry| !is_folder(entry)).collect();
     let mut writer = Writer::new(work, snapshot.reader())?;
     for folder in &folders {
         writer.folder(folder)?;
+    }
+    for path in &changes.gone {
+        writer.whiteout(path)?;
     }
     let size = write_files(snapshot, &files, &mut writer, sink)?;
     for folder in &folders {
@@ -200,6 +204,17 @@ impl<'a> Writer<'a> {
         let (parent, name) = split(&entry.path);
         let made = self.descent.folder(parent).and_then(|parent| mkdirat(parent, name, EXECUTABLE));
         made.map_err(|error| self.failed("make the folder", &entry.path, error))
+    }
+
+    /// Says that nothing is at `path`, whatever the layers below have there.
+    fn whiteout(&mut self, path: &[u8]) -> Result<(), StageError> {
+        let (parent, name) = split(path);
+        let root = self.work.path;
+        let made = self
+            .descent
+            .folder(parent)
+            .and_then(|parent| mknodat(parent, name, FileType::CharacterDevice, Mode::empty(), 0));
+        made.map_err(|error| StageError::Whiteout { path: show(path), root: root.to_owned(), source: error.into() })
     }
 
     fn finish_folder(&mut self, path: &[u8]) -> Result<(), StageError> {

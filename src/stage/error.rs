@@ -31,6 +31,16 @@ pub enum StageError {
         /// What the system says.
         source: io::Error,
     },
+    /// The mark for what is gone cannot be made here.
+    #[error("cannot mark `{path}` of the tree as gone below `{}`: {source}", .root.display())]
+    Whiteout {
+        /// Path in the tree.
+        path: String,
+        /// The folder that the layer is made in.
+        root: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
     /// A file or folder of the cache cannot be read or written.
     #[error("cannot {action} `{}`: {source}", .path.display())]
     Io {
@@ -49,7 +59,7 @@ impl StageError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Tree(source) | Self::Content { source, .. } => source.hint(),
-            Self::Entry { source, .. } | Self::Io { source, .. } => match source.kind() {
+            Self::Entry { source, .. } | Self::Whiteout { source, .. } | Self::Io { source, .. } => match source.kind() {
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                     Some("make room with `checkrun gc`, or put the cache elsewhere".to_owned())
                 }
@@ -68,7 +78,7 @@ impl StageError {
     #[must_use]
     pub fn io(&self) -> Option<&io::Error> {
         match self {
-            Self::Entry { source, .. } | Self::Io { source, .. } => Some(source),
+            Self::Entry { source, .. } | Self::Whiteout { source, .. } | Self::Io { source, .. } => Some(source),
             Self::Tree(_) | Self::Content { .. } => None,
         }
     }

@@ -1,8 +1,10 @@
-//! Lays a snapshot out on disk: one immutable folder per tree, time and owner, made once and shared by every run on that
-//! tree. Bytes are those of the blobs. Giving a run its private, writable view is the sandbox's work; git is named only
+//! Lays a snapshot out on disk: one immutable layer per tree, time and owner, made once and shared by every run on that
+//! tree. A layer is a folder that holds the whole tree, or only what differs from another layer, to be laid over that one
+//! (the form is overlayfs's own). Bytes are those of the blobs. Giving a run its private, writable view is the sandbox's work; git is named only
 //! through `tree`.
 #![forbid(unsafe_code)]
 
+mod base;
 mod build;
 mod error;
 mod place;
@@ -16,7 +18,7 @@ pub use crate::stage::upkeep::{LAYER_BYTES, InUse, in_use, remove_unused};
 
 use crate::model::event::Sink;
 use crate::stage::place::{Builder, Place};
-use crate::tree::Snapshot;
+use crate::tree::{Changes, Snapshot};
 use std::path::PathBuf;
 
 /// How a layer is made and where.
@@ -33,20 +35,27 @@ pub struct LayerOptions {
     pub boot_id: String,
 }
 
-/// A tree on disk. Not to be changed by anyone.
+/// A tree on disk. Not to be changed by anyone. Where it is made of several folders, names of upper ones hide those of
+/// lower ones, folders are merged, and a character device 0:0 says that there is nothing (Documentation/filesystems/
+/// overlayfs.rst in the kernel's source, "whiteouts").
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layer {
-    /// The folder that is the root of the tree.
+    /// Its own folder, the uppermost.
     pub path: PathBuf,
-    /// Files and links in it.
+    /// Folders that it is laid over, the uppermost first; none where it holds all of the tree.
+    pub below: Vec<PathBuf>,
+    /// Files and links in the lowest folder, which holds a whole tree.
+    pub bottom_files: u64,
+    /// Files and links in its own folder.
     pub files: u64,
-    /// Bytes of file content in it.
+    /// Bytes of file content in its own folder.
     pub bytes: u64,
 }
 
 /// Gives the layer of a snapshot, making it if it is not there.
 ///
-/// If it is there, this costs the same whatever the size of the tree. While it is made, [`Event::Staging`] is emitted
+/// If it is there, this costs the same whatever the size of the tree; if another is there that is much like it, the cost
+/// is that of what differs. While it is made, [`Event::Staging`] is emitted
 /// now and then. Several processes may make the same layer at once; one of them wins. All threads that take part are
 /// joined before this returns.
 ///
@@ -60,11 +69,49 @@ pub fn layer(snapshot: &Snapshot, options: &LayerOptions, sink: &mut dyn Sink) -
     if let Some(layer) = place.existing() {
         return Ok(layer);
     }
+    if let Some(layer) = over_another(snapshot, options, &place, sink)? {
+        return Ok(layer);
+    }
     let entries = snapshot.entries()?;
-    let builder = Builder::start(&options.root)?;
-    let made = build::write(snapshot, &entries, &builder.work(options), sink);
+    build(snapshot, &Changes { entries, gone: Vec::new() }, options, (&place, None), sink)
+}
+
+/// Makes it over the layer that it has most in common with, if there is one.
+fn over_another(
+    snapshot: &Snapshot,
+    options: &LayerOptions,
+    place: &Place,
+    sink: &mut dyn Sink,
+) -> Result<Option<Layer>, StageError> {
+    let mut found = base::nearest(snapshot, options)?;
+    if let (None, Some(committed)) = (&found, snapshot.committed()) {
+        // What is in no commit can carry no other layer, since nothing tells what was in it; the commit below it can.
+        // That costs no more than one layer for all, unless the commit's own objects are not all there.
+        if layer(&committed, options, sink).is_ok() {
+            found = base::nearest(snapshot, options)?;
+        }
+    }
+    let Some(found) = found else { return Ok(None) };
+    let made = build(snapshot, &found.changes, options, (place, Some(&found.layer)), sink);
+    drop(found.in_use);
     match made {
-        Ok(size) => builder.publish(&place, size),
+        Ok(layer) => Ok(Some(layer)),
+        // Whiteouts cannot be made everywhere (mknod(2); without privilege since Linux 5.8); whole files can.
+        Err(StageError::Whiteout { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn build(
+    snapshot: &Snapshot,
+    changes: &Changes,
+    options: &LayerOptions,
+    (place, base): (&Place, Option<&Layer>),
+    sink: &mut dyn Sink,
+) -> Result<Layer, StageError> {
+    let builder = Builder::start(&options.root)?;
+    match build::write(snapshot, changes, &builder.work(options), sink) {
+        Ok(size) => builder.publish(place, size, base),
         Err(error) => {
             builder.discard();
             Err(error)

@@ -3,11 +3,13 @@
 //!
 //! A builder works in `.new-PID-N` beside the layers and holds a lock (flock(2)) on that folder, which ends with the
 //! process; a folder of that name without a lock is the remains of a dead builder. A finished folder is renamed to its
-//! final name and a small file beside it, `NAME.meta`, says under which boot it was made. A layer counts only with that
-//! file. Both steps are taken under a lock on the folder of all layers.
+//! final name and a small file beside it, `NAME.meta`, says under which boot it was made and which layer it lies over. A
+//! layer counts only with that file, and only while the one below it counts. Both steps are taken under a lock on the
+//! folder of all layers, and so is the removal of layers.
 #![forbid(unsafe_code)]
 
 use crate::model::digest::ObjectId;
+use crate::stage::base::MAX_STACK;
 use crate::stage::build::{Size, Work};
 use crate::stage::error::StageError;
 use crate::stage::{Layer, LayerOptions};
@@ -19,10 +21,19 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// First line of the file beside a layer; the number goes up when its form or that of layers changes.
-const META: &str = "checkrun.layer/1";
+const META: &str = "checkrun.layer/2";
 
 /// What names of unfinished folders begin with.
 const NEW: &str = ".new-";
+
+/// What is added to a layer's name for the name of the file beside it.
+pub(super) const META_SUFFIX: &str = ".meta";
+
+/// What the name of a layer has behind the tree's id: the time of its files and their owner.
+pub(super) fn suffix(options: &LayerOptions) -> String {
+    let owner = options.owner.map_or("self".to_owned(), |(uid, _)| uid.to_string());
+    format!("-{}-{owner}", options.mtime)
+}
 
 /// The place of one layer.
 pub(super) struct Place {
@@ -33,37 +44,57 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn new(tree: &ObjectId, options: &LayerOptions) -> Self {
-        let owner = options.owner.map_or("self".to_owned(), |(uid, _)| uid.to_string());
-        let name = format!("{}-{}-{owner}", tree.hex(), options.mtime);
-        Self {
-            path: options.root.join(&name),
-            meta: options.root.join(name + ".meta"),
-            boot_id: options.boot_id.clone(),
-        }
+        Self::named(&options.root, &format!("{}{}", tree.hex(), suffix(options)), &options.boot_id)
+    }
+
+    fn named(root: &Path, name: &str, boot_id: &str) -> Self {
+        let (path, meta) = (root.join(name), root.join(format!("{name}{META_SUFFIX}")));
+        Self { path, meta, boot_id: boot_id.to_owned() }
     }
 
     /// The layer, if it is there and was made since the machine was started.
     pub(super) fn existing(&self) -> Option<Layer> {
+        self.existing_over(MAX_STACK)
+    }
+
+    /// The layer, if it lies over fewer than `most` others.
+    fn existing_over(&self, most: usize) -> Option<Layer> {
         let text = std::fs::read_to_string(&self.meta).ok()?;
-        let size = parse_meta(&text, &self.boot_id)?;
-        let is_folder = std::fs::symlink_metadata(&self.path).is_ok_and(|found| found.is_dir());
-        is_folder.then(|| Layer { path: self.path.clone(), files: size.files, bytes: size.bytes })
+        let (size, base) = parse_meta(&text, &self.boot_id)?;
+        if most == 0 || !std::fs::symlink_metadata(&self.path).is_ok_and(|found| found.is_dir()) {
+            return None;
+        }
+        let (mut below, mut bottom_files) = (Vec::new(), size.files);
+        if let Some(base) = base {
+            let base = Self::named(self.path.parent()?, base, &self.boot_id).existing_over(most - 1)?;
+            below = base.stack();
+            bottom_files = base.bottom_files;
+        }
+        Some(Layer { path: self.path.clone(), below, bottom_files, files: size.files, bytes: size.bytes })
     }
 }
 
-fn format_meta(size: Size, boot_id: &str) -> String {
-    format!("{META}\nboot {boot_id}\nfiles {}\nbytes {}\n", size.files, size.bytes)
+fn format_meta(size: Size, base: Option<&str>, boot_id: &str) -> String {
+    let base = base.unwrap_or("-");
+    format!("{META}\nboot {boot_id}\nfiles {}\nbytes {}\nbase {base}\n", size.files, size.bytes)
 }
 
-fn parse_meta(text: &str, boot_id: &str) -> Option<Size> {
+/// The size of a layer and the name of the one that it lies over, if it was made under `boot_id`.
+fn parse_meta<'a>(text: &'a str, boot_id: &str) -> Option<(Size, Option<&'a str>)> {
     let mut lines = text.split('\n');
     let mut field = |name: &str| lines.next().and_then(|line| line.strip_prefix(name));
     field(META).filter(|rest| rest.is_empty())?;
     field("boot ").filter(|boot| *boot == boot_id)?;
     let files = field("files ")?.parse().ok()?;
     let bytes = field("bytes ")?.parse().ok()?;
+    let base = field("base ").map(|base| Some(base).filter(|base| *base != "-"))?;
     // The last line is whole only if its end is there.
-    (lines.next() == Some("")).then_some(Size { files, bytes })
+    (lines.next() == Some("")).then_some((Size { files, bytes }, base))
+}
+
+/// The name of the layer that another lies over, from the text of its meta file, whatever boot it was made under.
+pub(super) fn base_of(text: &str) -> Option<&str> {
+    text.lines().find_map(|line| line.strip_prefix("base ")).filter(|base| *base != "-")
 }
 
 /// Bytes of file content that a layer holds, from the text of its meta file, whatever boot it was made under.
@@ -103,8 +134,8 @@ impl Builder {
     }
 
     /// Gives the finished folder its final name. If another process was faster, its layer is taken.
-    pub(super) fn publish(self, place: &Place, size: Size) -> Result<Layer, StageError> {
-        let published = self.take_place(place, size);
+    pub(super) fn publish(self, place: &Place, size: Size, base: Option<&Layer>) -> Result<Layer, StageError> {
+        let published = self.take_place(place, size, base);
         match &published {
             Ok(Taken::Ours) => {}
             // The folder at our own path is then one that is not wanted: ours, or the torn one that was exchanged for it.
@@ -113,16 +144,17 @@ impl Builder {
         match published? {
             Taken::Theirs(layer) => Ok(layer),
             Taken::Ours | Taken::Replaced => {
-                Ok(Layer { path: place.path.clone(), files: size.files, bytes: size.bytes })
+                let (files, bytes) = (size.files, size.bytes);
+                let below = base.map(Layer::stack).unwrap_or_default();
+                let bottom_files = base.map_or(files, |base| base.bottom_files);
+                Ok(Layer { path: place.path.clone(), below, bottom_files, files, bytes })
             }
         }
     }
 
-    fn take_place(&self, place: &Place, size: Size) -> Result<Taken, StageError> {
-        let all = open_root(&self.root).map_err(|error| StageError::of_io("open", &self.root, error))?;
-        // Held until `all` is closed at the end.
-        flock(&all, FlockOperation::LockExclusive)
-            .map_err(|error| StageError::of_io("lock", &self.root, error))?;
+    fn take_place(&self, place: &Place, size: Size, base: Option<&Layer>) -> Result<Taken, StageError> {
+        // Held until it is dropped at the end.
+        let _all = lock_all(&self.root)?;
         if let Some(layer) = place.existing() {
             return Ok(Taken::Theirs(layer));
         }
@@ -134,7 +166,8 @@ impl Builder {
         }
         // Written first, so that a full disk is noticed before the folder has its name. Nobody else writes it under the lock.
         let meta = self.root.join(format!("{NEW}meta"));
-        std::fs::write(&meta, format_meta(size, &place.boot_id))
+        let base = base.and_then(|base| base.path.file_name()).and_then(|name| name.to_str());
+        std::fs::write(&meta, format_meta(size, base, &place.boot_id))
             .map_err(|error| StageError::of_io("write", &meta, error))?;
         let taken =
             self.rename(place).map_err(|error| StageError::of_io("make the layer", &place.path, error))?;
@@ -175,6 +208,18 @@ enum Taken {
     Ours,
     Replaced,
     Theirs(Layer),
+}
+
+/// Takes the lock under which layers come and go; it ends with the descriptor.
+pub(super) fn lock_all(root: &Path) -> Result<OwnedFd, StageError> {
+    let all = open_root(root).map_err(|error| StageError::of_io("open", root, error))?;
+    flock(&all, FlockOperation::LockExclusive).map_err(|error| StageError::of_io("lock", root, error))?;
+    Ok(all)
+}
+
+/// A name for what is about to be removed, which a sweeper finds if we die on the way.
+pub(super) fn grave(root: &Path) -> Result<PathBuf, StageError> {
+    new_folder(root)
 }
 
 fn new_folder(root: &Path) -> Result<PathBuf, StageError> {
@@ -242,13 +287,16 @@ mod tests {
     #[test]
     fn the_file_beside_a_layer_is_believed_only_if_it_is_whole_and_of_this_boot() {
         let size = Size { files: 3, bytes: 41 };
-        let text = format_meta(size, "boot-1");
-        assert_eq!(parse_meta(&text, "boot-1"), Some(size));
-        assert_eq!(parse_meta(&text, "boot-2"), None);
-        for end in 0..text.len() {
-            assert_eq!(parse_meta(&text[..end], "boot-1"), None, "cut at {end}");
+        for base in [None, Some("below")] {
+            let text = format_meta(size, base, "boot-1");
+            assert_eq!(parse_meta(&text, "boot-1"), Some((size, base)));
+            assert_eq!((bytes_of(&text), base_of(&text)), (Some(41), base));
+            assert_eq!(parse_meta(&text, "boot-2"), None);
+            for end in 0..text.len() {
+                assert_eq!(parse_meta(&text[..end], "boot-1"), None, "cut at {end}");
+            }
+            assert_eq!(parse_meta(&"\0".repeat(text.len()), "boot-1"), None);
         }
-        assert_eq!(parse_meta(&"\0".repeat(text.len()), "boot-1"), None);
     }
 
     #[test]

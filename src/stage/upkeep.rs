@@ -2,8 +2,10 @@
 #![forbid(unsafe_code)]
 
 use crate::stage::StageError;
+use crate::stage::place::{META_SUFFIX, base_of, bytes_of, grave, lock_all};
 use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -50,50 +52,87 @@ pub fn in_use(path: &Path) -> Result<Option<InUse>, StageError> {
 
 fn meta_of(layer: &Path) -> PathBuf {
     let mut name = layer.as_os_str().to_owned();
-    name.push(".meta");
+    name.push(META_SUFFIX);
     PathBuf::from(name)
 }
 
-/// Removes layers that nothing uses, the one longest unused first, until those that are left hold at most `keep` bytes
-/// of file content. Says how many went.
+/// One layer as it is weighed for removal.
+struct Weighed {
+    used: SystemTime,
+    bytes: u64,
+    base: Option<PathBuf>,
+}
+
+/// Removes layers that nothing uses and nothing lies over, the one longest unused first, until those that are left hold
+/// at most `keep` bytes of file content. Says how many went.
 ///
 /// # Errors
-/// `root` is there and cannot be listed.
+/// `root` is there and cannot be listed or locked.
 pub fn remove_unused(root: &Path, keep: u64) -> Result<u64, StageError> {
-    let listing = match fs::read_dir(root) {
-        Ok(listing) => listing,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
-        Err(error) => return Err(StageError::of_io("list", root, error)),
-    };
-    let mut layers: Vec<(SystemTime, PathBuf, u64)> = Vec::new();
+    if !root.exists() {
+        return Ok(0);
+    }
+    // Nothing is published meanwhile, so nothing new comes to lie over what is removed. Deleting files takes long and
+    // is done after the lock is gone.
+    let all = lock_all(root)?;
+    let layers = weigh(root)?;
+    let mut carried: HashMap<&Path, u64> = HashMap::new();
+    for base in layers.values().filter_map(|layer| layer.base.as_deref()) {
+        *carried.entry(base).or_default() += 1;
+    }
+    let is_free = |path: &&PathBuf| !carried.contains_key(path.as_path());
+    let mut free: BTreeSet<(SystemTime, &Path)> =
+        layers.keys().filter(is_free).map(|path| (layers[path].used, path.as_path())).collect();
+    let mut total: u64 = layers.values().map(|layer| layer.bytes).sum();
+    let mut graves = Vec::new();
+    while total > keep {
+        let Some((_, path)) = free.pop_first() else { break };
+        let Some(grave) = bury(root, path)? else { continue };
+        graves.push(grave);
+        let Some(layer) = layers.get(path) else { continue };
+        total = total.saturating_sub(layer.bytes);
+        let Some(base) = layer.base.as_deref() else { continue };
+        let left = carried.entry(base).or_default();
+        *left = left.saturating_sub(1);
+        if let (0, Some(below)) = (*left, layers.get(base)) {
+            free.insert((below.used, base));
+        }
+    }
+    drop(all);
+    let removed = graves.len();
+    for (path, _lock) in graves {
+        // What stays is found by a sweep.
+        let _ = fs::remove_dir_all(&path).is_ok();
+    }
+    Ok(u64::try_from(removed).unwrap_or(u64::MAX))
+}
+
+fn weigh(root: &Path) -> Result<BTreeMap<PathBuf, Weighed>, StageError> {
+    let listing = fs::read_dir(root).map_err(|error| StageError::of_io("list", root, error))?;
+    let mut layers = BTreeMap::new();
     for entry in listing.flatten() {
         let path = entry.path();
         let (Ok(text), Ok(meta)) = (fs::read_to_string(meta_of(&path)), fs::metadata(meta_of(&path))) else { continue };
-        let bytes = crate::stage::place::bytes_of(&text).unwrap_or(0);
-        layers.push((meta.modified().unwrap_or(SystemTime::UNIX_EPOCH), path, bytes));
+        let used = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+        let base = base_of(&text).map(|name| root.join(name));
+        layers.insert(path, Weighed { used, bytes: bytes_of(&text).unwrap_or(0), base });
     }
-    layers.sort();
-    let mut total: u64 = layers.iter().map(|(_, _, bytes)| bytes).sum();
-    let mut removed = 0;
-    for (_, path, bytes) in layers {
-        if total <= keep {
-            break;
-        }
-        if remove(&path) {
-            total = total.saturating_sub(bytes);
-            removed += 1;
-        }
-    }
-    Ok(removed)
+    Ok(layers)
 }
 
-/// Removes one layer unless it is in use.
-fn remove(path: &Path) -> bool {
+/// Takes one layer out of its place unless it is in use; gives where it is now, and the lock on it.
+fn bury(root: &Path, path: &Path) -> Result<Option<(PathBuf, OwnedFd)>, StageError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let Ok(folder) = rustix::fs::openat(CWD, path, flags, Mode::empty()) else { return false };
+    let Ok(folder) = rustix::fs::openat(CWD, path, flags, Mode::empty()) else { return Ok(None) };
     if flock(&folder, FlockOperation::NonBlockingLockExclusive).is_err() {
-        return false;
+        return Ok(None);
     }
-    // Without its meta file a layer is none, so one that is only half removed is never taken for whole.
-    fs::remove_file(meta_of(path)).is_ok() && fs::remove_dir_all(path).is_ok()
+    let grave = grave(root)?;
+    // A rename replaces an empty folder, and the lock goes along with ours.
+    if fs::rename(path, &grave).is_err() {
+        let _ = fs::remove_dir(&grave).is_ok();
+        return Ok(None);
+    }
+    let _ = fs::remove_file(meta_of(path)).is_ok();
+    Ok(Some((grave, folder)))
 }

@@ -36,7 +36,6 @@ pub struct Env {
 
 /// What one call of checkrun gave.
 #[derive(Debug)]
-#[must_use]
 pub struct Output {
     /// Exit status, or 128 and the signal.
     pub status: i32,
@@ -202,16 +201,19 @@ impl Env {
     }
 
     /// Runs checkrun in the repository.
+    #[must_use]
     pub fn checkrun(&self, args: &[&str]) -> Output {
         run(&mut self.command(args))
     }
 
     /// Runs a shell script as a check; json result.
+    #[must_use]
     pub fn sh(&self, script: &str) -> Output {
         self.checkrun(&["--format", "json", "--", "sh", "-c", script])
     }
 
     /// Runs a Python program as a check with the output shown as it comes; Debian's own Python.
+    #[must_use]
     pub fn python(&self, options: &[&str], program: &str) -> Output {
         let mut args = options.to_vec();
         args.extend(["--", "/usr/bin/python3", "-c", program]);
@@ -220,6 +222,7 @@ impl Env {
 }
 
 /// Runs a command to its end.
+#[must_use]
 pub fn run(command: &mut Command) -> Output {
     let began = Instant::now();
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
