@@ -62,7 +62,7 @@
 //! # Limitations
 //!
 //! - Linux, and the fixed clock on x86-64 only. The kernel is shared with the host.
-//! - The guard `exact` is the only one: any change of the tree runs the check again, whether or not it matters to it.
+//! - Under the guard `inputs` a run is observed; where the observation is not complete, the whole tree is the input.
 //! - The toolchain and the system are identified by their own records and a few digests, not by all of their files.
 //! - A store belongs to one user of one machine; nothing is shared or fetched.
 //! - `docs/known-gaps.md` has the rest.

@@ -55,15 +55,8 @@ const LONG: [(&str, usize, &str); 1] =
 const BANNED: [&str; 8] = ["util", "utils", "helper", "helpers", "common", "misc", "imp", "manager"];
 
 /// Words by which code learns of its surroundings, which below `commands` arrive as values.
-const SURROUNDINGS: [&str; 7] = [
-    "env::var",
-    "env::vars",
-    "env::current_dir",
-    "env::home_dir",
-    "env::args",
-    "env::temp_dir",
-    "is_terminal()",
-];
+const SURROUNDINGS: [&str; 6] =
+    ["env::var", "env::current_dir", "env::home_dir", "env::args", "env::temp_dir", "is_terminal()"];
 
 /// One source file: its path from the repository's root, and its text.
 struct Source {
