@@ -20,12 +20,11 @@ use crate::cache::{self, Lookup, MissReason};
 use crate::catalogue::CatalogueError;
 use crate::key;
 use crate::flight::FlightError;
-use crate::logs::LogReader;
-use crate::model::digest::Digest;
 use crate::model::evidence::{CacheUse, Evidence, Found, Stored, Tally};
-use crate::model::event::{Event, Sink, Stream};
+use crate::model::event::{Event, Sink};
 use crate::pipeline::ground::Ground;
 use crate::pipeline::lead::{Lead, wait_for_lead};
+use crate::pipeline::recording::replay;
 use crate::pipeline::runs::Means;
 use crate::sandbox::probe::Abilities;
 use crate::sandbox::{Interrupts, SandboxError};
@@ -371,41 +370,4 @@ pub fn inputs_differ(prepared: &Prepared) -> Result<Option<Result<i64, String>>,
 pub fn on_record(prepared: &Prepared, around: &Surroundings) -> Result<Found, PipelineError> {
     let reader = Store::open_reader(&around.store)?;
     Ok(reader.map(|reader| reader.lookup(prepared.keyed.key, &prepared.keyed.preimage)).unwrap_or_default())
-}
-
-/// Gives the output of an earlier run again: the whole of it where it is kept, else its end.
-fn replay(
-    evidence: &Evidence,
-    around: &Surroundings,
-    log: Option<PathBuf>,
-    sink: &mut dyn Sink,
-) -> Result<(), PipelineError> {
-    let mut copy = recording::LogCopy::create(log)?;
-    let digest = Digest::parse(&evidence.output_digest);
-    let reader = digest.and_then(|digest| LogReader::open(&around.store.logs(), &digest).transpose());
-    let mut given = false;
-    match reader {
-        Some(Ok(reader)) => {
-            let done = reader.replay(&mut |stream, bytes| {
-                given = true;
-                sink.event(Event::Output(stream, bytes));
-                copy.write(bytes);
-                Ok(())
-            });
-            if let Err(error) = done {
-                sink.event(Event::Warning(&format!("the kept output is damaged: {error}")));
-            }
-        }
-        Some(Err(error)) => sink.event(Event::Warning(&format!("the kept output cannot be read: {error}"))),
-        None if evidence.output_bytes > 0 => {
-            let text = "the kept output is gone; this is its end as recorded";
-            sink.event(Event::Warning(text));
-        }
-        None => {}
-    }
-    if !given && evidence.output_bytes > 0 {
-        sink.event(Event::Output(Stream::Stdout, evidence.tail.as_bytes()));
-        copy.write(evidence.tail.as_bytes());
-    }
-    copy.finish()
 }

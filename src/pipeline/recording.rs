@@ -1,10 +1,12 @@
-//! What is kept of the check's output while it runs: the tail, the whole log, and a copy in a file of the user's.
-//! Where it is shown is the sink's business.
+//! What is kept of the check's output while it runs, the tail, the whole log, and a copy in a file of the user's; and
+//! how it is given again. Where it is shown is the sink's business.
 #![forbid(unsafe_code)]
 
-use crate::logs::{Kept, LogWriter, Tail};
+use crate::logs::{Kept, LogReader, LogWriter, Tail};
+use crate::model::digest::Digest;
 use crate::model::event::{Event, Sink, Stream};
-use crate::pipeline::PipelineError;
+use crate::model::evidence::Evidence;
+use crate::pipeline::{PipelineError, Surroundings};
 use crate::summary::Summary;
 use std::fs::File;
 use std::io::{self, Write};
@@ -79,4 +81,41 @@ impl LogCopy {
             _ => Ok(()),
         }
     }
+}
+
+/// Gives the output of an earlier run again: the whole of it where it is kept, else its end.
+pub(super) fn replay(
+    evidence: &Evidence,
+    around: &Surroundings,
+    log: Option<PathBuf>,
+    sink: &mut dyn Sink,
+) -> Result<(), PipelineError> {
+    let mut copy = LogCopy::create(log)?;
+    let digest = Digest::parse(&evidence.output_digest);
+    let reader = digest.and_then(|digest| LogReader::open(&around.store.logs(), &digest).transpose());
+    let mut given = false;
+    match reader {
+        Some(Ok(reader)) => {
+            let done = reader.replay(&mut |stream, bytes| {
+                given = true;
+                sink.event(Event::Output(stream, bytes));
+                copy.write(bytes);
+                Ok(())
+            });
+            if let Err(error) = done {
+                sink.event(Event::Warning(&format!("the kept output is damaged: {error}")));
+            }
+        }
+        Some(Err(error)) => sink.event(Event::Warning(&format!("the kept output cannot be read: {error}"))),
+        None if evidence.output_bytes > 0 => {
+            let text = "the kept output is gone; this is its end as recorded";
+            sink.event(Event::Warning(text));
+        }
+        None => {}
+    }
+    if !given && evidence.output_bytes > 0 {
+        sink.event(Event::Output(Stream::Stdout, evidence.tail.as_bytes()));
+        copy.write(evidence.tail.as_bytes());
+    }
+    copy.finish()
 }
