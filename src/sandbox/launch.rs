@@ -16,6 +16,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Signal, pidfd_send_signal};
 use std::io::{self, Read, Seek, SeekFrom};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a command that was told to end may take to do so before it is killed.
@@ -51,7 +52,6 @@ impl Interrupts {
 struct Run<'a> {
     plan: &'a Plan,
     supervisor: i32,
-    /// Until it is waited for.
     alive: bool,
     from_supervisor: Option<OwnedFd>,
     init: Option<OwnedFd>,
@@ -312,7 +312,7 @@ impl<'a> Run<'a> {
         self.deadline = Instant::now().checked_add(GRACE);
     }
 
-    /// Kills the init process, with which the kernel kills every process of the namespace (pid_namespaces(7)).
+    /// Kills the init process and with it every process of the namespace (pid_namespaces(7)).
     fn kill(&self) {
         match &self.init_pidfd {
             Some(pidfd) => drop(pidfd_send_signal(pidfd, Signal::KILL)),
@@ -395,7 +395,6 @@ struct Ready {
 
 /// Distinguishes the runs of one process.
 fn unique() -> u64 {
-    use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }

@@ -29,6 +29,7 @@ mod landlock_rules;
 mod launch;
 mod memory;
 mod mounts;
+mod path_calls;
 mod place;
 mod seccomp;
 mod supervisor;

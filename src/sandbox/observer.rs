@@ -6,7 +6,8 @@
 #![forbid(unsafe_code)]
 
 use crate::sandbox::memory::{read_path, read_proc};
-use crate::sandbox::sys::{self, Notification};
+use crate::sandbox::path_calls::{Use, leaves, low, uses_of};
+use crate::sandbox::sys::Notification;
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::OFlags;
 use std::collections::{HashMap, HashSet};
@@ -22,20 +23,6 @@ pub const DEEP: u8 = 8;
 
 /// Most paths of one run; beyond them the whole tree is the input.
 const PATHS_MAX: usize = 100_000;
-/// Calls from this number on are newer than this file; the filter refuses them while one observes.
-pub(super) const FIRST_UNKNOWN: u32 = 463;
-
-/// Where a call has its path: the argument with the folder's descriptor, if it has one, and the one with the path.
-type Place = (Option<usize>, usize);
-
-/// One path of a call.
-struct Use {
-    at: Place,
-    kind: u8,
-    /// Whether a link at the end is the thing itself.
-    nofollow: bool,
-}
-
 /// The observation of one run.
 #[derive(Debug, Default)]
 pub(super) struct Observer {
@@ -228,196 +215,6 @@ fn real_path(proc: BorrowedFd<'_>, way: &[u8], nofollow: bool) -> Option<Vec<u8>
     Some(name.into_bytes())
 }
 
-fn low(value: u64) -> i32 {
-    u32::try_from(value & 0xffff_ffff).unwrap_or(0).cast_signed()
-}
-
-/// Calls after which paths mean something else, or may; the observation ends there.
-fn leaves(number: libc::c_long, call: &Notification) -> Option<&'static str> {
-    let own = u64::from((libc::CLONE_NEWUSER | libc::CLONE_NEWNS).unsigned_abs());
-    let flags = match number {
-        libc::SYS_unshare | libc::SYS_clone => call.arguments[0],
-        // struct clone_args begins with the flags (clone(2)).
-        libc::SYS_clone3 => {
-            let mut bytes = [0; 8];
-            match sys::read_memory(call.pid, call.arguments[0], &mut bytes) {
-                Ok(8) => u64::from_ne_bytes(bytes),
-                _ => own,
-            }
-        }
-        libc::SYS_setns | libc::SYS_chroot => own,
-        _ => 0,
-    };
-    (flags & own != 0).then_some("a program made a namespace or a root of its own")
-}
-
-/// How an open uses a file: one that is emptied or made is only looked for.
-fn open_kind(flags: u64) -> u8 {
-    let has = |bits: libc::c_int| flags & u64::from(bits.unsigned_abs()) != 0;
-    let fresh = has(libc::O_TRUNC) || (has(libc::O_CREAT) && has(libc::O_EXCL));
-    if fresh { EXISTS } else { CONTENT | LISTING }
-}
-
-/// The paths of a call and how each is used, and whether the call can change where paths lead.
-fn uses_of(number: libc::c_long, call: &Notification) -> (Vec<Use>, bool) {
-    let [_, second, third, fourth, fifth, _] = call.arguments;
-    let follow = |folder: Option<usize>, path: usize, kind: u8| vec![Use { at: (folder, path), kind, nofollow: false }];
-    let itself = |folder: Option<usize>, path: usize, kind: u8| vec![Use { at: (folder, path), kind, nofollow: true }];
-    let by_flag = |folder: Option<usize>, path: usize, kind: u8, flags: u64| {
-        let nofollow = low(flags) & libc::AT_SYMLINK_NOFOLLOW != 0;
-        vec![Use { at: (folder, path), kind, nofollow }]
-    };
-    let open = |folder: Option<usize>, path: usize, flags: u64| {
-        let nofollow = flags & u64::from(libc::O_NOFOLLOW.unsigned_abs()) != 0;
-        vec![Use { at: (folder, path), kind: open_kind(flags), nofollow }]
-    };
-    let both = |a: Vec<Use>, b: Vec<Use>| a.into_iter().chain(b).collect::<Vec<_>>();
-    let whole = CONTENT | DEEP;
-    let (here, first) = (Some(0), Some(2));
-    match number {
-        libc::SYS_openat => (open(here, 1, third), false),
-        libc::SYS_openat2 => {
-            let mut bytes = [0; 8];
-            let read = sys::read_memory(call.pid, third, &mut bytes);
-            // Flags that cannot be read make the call fail; taken for the widest use.
-            let flags = if matches!(read, Ok(8)) { u64::from_ne_bytes(bytes) } else { 0 };
-            (open(here, 1, flags), false)
-        }
-        libc::SYS_newfstatat => (by_flag(here, 1, CONTENT, fourth), false),
-        libc::SYS_statx => (by_flag(here, 1, CONTENT, third), false),
-        libc::SYS_faccessat | SYS_FACCESSAT2 => (follow(here, 1, EXISTS), false),
-        libc::SYS_readlinkat => (itself(here, 1, CONTENT), false),
-        libc::SYS_execve => (follow(None, 0, CONTENT), false),
-        libc::SYS_execveat => (by_flag(here, 1, CONTENT, fifth), false),
-        libc::SYS_chdir | libc::SYS_statfs => (follow(None, 0, EXISTS), false),
-        libc::SYS_truncate | libc::SYS_getxattr | libc::SYS_listxattr => (follow(None, 0, CONTENT), false),
-        libc::SYS_setxattr | libc::SYS_removexattr => (follow(None, 0, CONTENT), false),
-        libc::SYS_lgetxattr | libc::SYS_llistxattr | libc::SYS_lsetxattr | libc::SYS_lremovexattr => {
-            (itself(None, 0, CONTENT), false)
-        }
-        libc::SYS_mkdirat | libc::SYS_mknodat => (itself(here, 1, EXISTS), true),
-        // A folder can be removed only when nothing is in it.
-        libc::SYS_unlinkat => (itself(here, 1, EXISTS | LISTING), true),
-        libc::SYS_renameat | libc::SYS_renameat2 => (both(itself(here, 1, whole), itself(first, 3, whole)), true),
-        libc::SYS_linkat => {
-            let followed = low(fifth) & libc::AT_SYMLINK_FOLLOW != 0;
-            let old = if followed { follow(here, 1, CONTENT) } else { itself(here, 1, CONTENT) };
-            (both(old, itself(first, 3, EXISTS)), true)
-        }
-        libc::SYS_symlinkat => (itself(Some(1), 2, EXISTS), true),
-        libc::SYS_fchmodat | SYS_FCHMODAT2 | libc::SYS_name_to_handle_at => (follow(here, 1, CONTENT), false),
-        libc::SYS_fchownat | libc::SYS_utimensat => (follow(here, 1, EXISTS), false),
-        libc::SYS_inotify_add_watch => (follow(None, 1, whole | LISTING), false),
-        _ => old_uses(number, (second, third), &follow, &itself),
-    }
-}
-
-/// Calls without a folder's descriptor, which newer architectures lack.
-#[cfg(target_arch = "x86_64")]
-fn old_uses(
-    number: libc::c_long,
-    (second, _third): (u64, u64),
-    follow: &dyn Fn(Option<usize>, usize, u8) -> Vec<Use>,
-    itself: &dyn Fn(Option<usize>, usize, u8) -> Vec<Use>,
-) -> (Vec<Use>, bool) {
-    let whole = CONTENT | DEEP;
-    match number {
-        libc::SYS_open => (follow(None, 0, open_kind(second)), false),
-        libc::SYS_creat => (follow(None, 0, EXISTS), false),
-        libc::SYS_stat | libc::SYS_chmod => (follow(None, 0, CONTENT), false),
-        libc::SYS_lstat | libc::SYS_readlink => (itself(None, 0, CONTENT), false),
-        libc::SYS_access | libc::SYS_chown | libc::SYS_utime | libc::SYS_utimes => (follow(None, 0, EXISTS), false),
-        libc::SYS_lchown => (itself(None, 0, EXISTS), false),
-        libc::SYS_futimesat => (follow(Some(0), 1, EXISTS), false),
-        libc::SYS_mkdir | libc::SYS_mknod => (itself(None, 0, EXISTS), true),
-        libc::SYS_rmdir | libc::SYS_unlink => (itself(None, 0, EXISTS | LISTING), true),
-        libc::SYS_symlink => (itself(None, 1, EXISTS), true),
-        libc::SYS_link => (itself(None, 0, CONTENT).into_iter().chain(itself(None, 1, EXISTS)).collect(), true),
-        libc::SYS_rename => (itself(None, 0, whole).into_iter().chain(itself(None, 1, whole)).collect(), true),
-        _ => (Vec::new(), false),
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn old_uses(
-    _: libc::c_long,
-    _: (u64, u64),
-    _: &dyn Fn(Option<usize>, usize, u8) -> Vec<Use>,
-    _: &dyn Fn(Option<usize>, usize, u8) -> Vec<Use>,
-) -> (Vec<Use>, bool) {
-    (Vec::new(), false)
-}
-
-/// faccessat2(2), Linux 5.8, and fchmodat2(2), Linux 6.6.
-const SYS_FACCESSAT2: libc::c_long = 439;
-const SYS_FCHMODAT2: libc::c_long = 452;
-
-/// All calls that [`Observer::see`] wants to know of, whatever their arguments.
-pub(super) fn calls() -> Vec<libc::c_long> {
-    let mut all = vec![
-        libc::SYS_openat,
-        libc::SYS_openat2,
-        libc::SYS_newfstatat,
-        libc::SYS_statx,
-        libc::SYS_faccessat,
-        SYS_FACCESSAT2,
-        libc::SYS_readlinkat,
-        libc::SYS_execve,
-        libc::SYS_execveat,
-        libc::SYS_chdir,
-        libc::SYS_statfs,
-        libc::SYS_truncate,
-        libc::SYS_getxattr,
-        libc::SYS_listxattr,
-        libc::SYS_setxattr,
-        libc::SYS_removexattr,
-        libc::SYS_lgetxattr,
-        libc::SYS_llistxattr,
-        libc::SYS_lsetxattr,
-        libc::SYS_lremovexattr,
-        libc::SYS_mkdirat,
-        libc::SYS_mknodat,
-        libc::SYS_unlinkat,
-        libc::SYS_renameat,
-        libc::SYS_renameat2,
-        libc::SYS_linkat,
-        libc::SYS_symlinkat,
-        libc::SYS_fchmodat,
-        SYS_FCHMODAT2,
-        libc::SYS_name_to_handle_at,
-        libc::SYS_fchownat,
-        libc::SYS_utimensat,
-        libc::SYS_inotify_add_watch,
-        libc::SYS_unshare,
-        libc::SYS_clone3,
-        libc::SYS_setns,
-        libc::SYS_chroot,
-    ];
-    #[cfg(target_arch = "x86_64")]
-    all.extend([
-        libc::SYS_open,
-        libc::SYS_creat,
-        libc::SYS_stat,
-        libc::SYS_chmod,
-        libc::SYS_lstat,
-        libc::SYS_readlink,
-        libc::SYS_access,
-        libc::SYS_chown,
-        libc::SYS_utime,
-        libc::SYS_utimes,
-        libc::SYS_lchown,
-        libc::SYS_futimesat,
-        libc::SYS_mkdir,
-        libc::SYS_mknod,
-        libc::SYS_rmdir,
-        libc::SYS_unlink,
-        libc::SYS_symlink,
-        libc::SYS_link,
-        libc::SYS_rename,
-    ]);
-    all
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -433,13 +230,5 @@ mod tests {
         read.sort();
         assert_eq!(read, vec![(b"/src/a".to_vec(), 3), (b"/src/\xff".to_vec(), 4)]);
         assert_eq!(read_observation(&bytes[..bytes.len() - 1]), None);
-    }
-
-    #[test]
-    fn opens_that_empty_or_make_a_file_do_not_read_it() {
-        let bits = |flags: libc::c_int| u64::from(flags.unsigned_abs());
-        assert_eq!(open_kind(bits(libc::O_RDONLY)), CONTENT | LISTING);
-        assert_eq!(open_kind(bits(libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC)), EXISTS);
-        assert_eq!(open_kind(bits(libc::O_RDWR | libc::O_CREAT)), CONTENT | LISTING);
     }
 }

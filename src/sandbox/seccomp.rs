@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use crate::model::layer::Level;
-use crate::sandbox::observer;
+use crate::sandbox::path_calls;
 use crate::sandbox::sys::Instruction;
 
 // Classic BPF operations (linux/bpf_common.h) and return values (seccomp(2)).
@@ -246,7 +246,7 @@ fn ask_about_clocks(program: &mut Program) {
 
 /// Calls that tell what a check reads, lists and looks for; `observer` says what becomes of them.
 fn tell_of_paths(program: &mut Program) {
-    for call in observer::calls() {
+    for call in path_calls::calls() {
         program.rule(call, NOTIFY);
     }
     for flag in [libc::CLONE_NEWUSER, libc::CLONE_NEWNS] {
@@ -254,7 +254,7 @@ fn tell_of_paths(program: &mut Program) {
         program.rule_if(libc::SYS_clone, &[Test { argument: 0, mask: bit, value: bit }], NOTIFY);
     }
     // A call that is newer than the list may take a path; programs fall back where it is not there.
-    program.push(JUMP_AT_LEAST, observer::FIRST_UNKNOWN, 0, 1);
+    program.push(JUMP_AT_LEAST, path_calls::FIRST_UNKNOWN, 0, 1);
     program.push(RETURN, errno(libc::ENOSYS), 0, 0);
 }
 
