@@ -2,13 +2,14 @@
 //! the messages say is `wire`'s.
 #![forbid(unsafe_code)]
 
-use crate::sandbox::wire::MESSAGE_MAX;
+use crate::sandbox::wire::{At, Failure, MESSAGE_MAX, Step};
 use crate::sandbox::sys;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
+use rustix::pipe::{PipeFlags, pipe_with};
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 
@@ -34,6 +35,34 @@ impl Channels {
         // Without close_range (before Linux 5.9) they close when this process ends, soon after the launcher.
         drop(sys::keep_only(&kept));
     }
+}
+
+/// The launcher's ends of the same.
+#[derive(Debug)]
+pub(super) struct LauncherEnds {
+    /// From the supervisor.
+    pub(super) launcher: OwnedFd,
+    /// To and from the init process.
+    pub(super) init: OwnedFd,
+    /// What the check prints.
+    pub(super) stdout: OwnedFd,
+    /// What the check prints on its standard error.
+    pub(super) stderr: OwnedFd,
+}
+
+/// Opens all channels of one run: the ends for the supervisor and the launcher's own.
+///
+/// # Errors
+/// Where there is no room for another descriptor, or no /dev/null.
+pub(super) fn open_all() -> Result<(Channels, LauncherEnds), Failure> {
+    let pipe = || pipe_with(PipeFlags::CLOEXEC).at(Step::Channel, "pipe");
+    let ((stdout, stdout_end), (stderr, stderr_end)) = (pipe()?, pipe()?);
+    let socket = || pair().at(Step::Channel, "socket");
+    let ((launcher, launcher_end), (init, init_end)) = (socket()?, socket()?);
+    let null = std::fs::File::open("/dev/null").at(Step::Channel, "/dev/null")?.into();
+    let channels =
+        Channels { launcher: launcher_end, init: init_end, stdout: stdout_end, stderr: stderr_end, null };
+    Ok((channels, LauncherEnds { launcher, init, stdout, stderr }))
 }
 
 /// A connected pair of message sockets, closed on exec.

@@ -7,7 +7,7 @@ use crate::sandbox::plan::Plan;
 use crate::sandbox::wire::{At, Failure, Order, Report, Step};
 use crate::sandbox::{channel, command, mounts, sys};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::io;
 
@@ -30,6 +30,13 @@ pub(super) struct Inside {
 
 /// Runs the init process in a process just forked from the supervisor; ends the process and with it the sandbox.
 pub(super) fn run(plan: &Plan, inside: Inside) -> ! {
+    // Whatever else the supervisor had open is its own: a copy of its channel here would hide its end from the
+    // launcher, which would wait for it while we wait for the launcher.
+    let own = [&inside.channel, &inside.stdout, &inside.stderr, &inside.null, &inside.root];
+    let kept: Vec<i32> = own.into_iter().chain(&inside.listener).map(AsRawFd::as_raw_fd).collect();
+    if sys::keep_only(&kept).is_err() {
+        sys::exit_now(1);
+    }
     match serve(plan, inside) {
         Ok(()) => sys::exit_now(0),
         Err(()) => sys::exit_now(1),

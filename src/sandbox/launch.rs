@@ -7,13 +7,12 @@ use crate::model::layer::{Enforcement, Layer, LayerState, Level};
 use crate::model::outcome::{Ending, LookedAt, Observation, Stop, Usage};
 use crate::sandbox::observer::read_observation;
 use crate::sandbox::cgroup::Group;
-use crate::sandbox::channel::{self, Channels};
+use crate::sandbox::channel;
 use crate::sandbox::plan::Plan;
 use crate::sandbox::wire::{At, Failure, Order, Report, Step};
 use crate::sandbox::{SandboxError, bare, supervisor, sys};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Signal, pidfd_send_signal};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -86,12 +85,7 @@ impl<'a> Run<'a> {
     fn start(plan: &'a Plan) -> Result<Self, SandboxError> {
         let name = format!("checkrun-{}-{}", std::process::id(), unique());
         let group = Group::create(&plan.cgroup, &plan.limits, &name).map_err(SandboxError::Cgroup)?;
-        let pipe = || pipe_with(PipeFlags::CLOEXEC).at(Step::Channel, "pipe");
-        let ((stdout, stdout_end), (stderr, stderr_end)) = (pipe()?, pipe()?);
-        let pair = || channel::pair().at(Step::Channel, "socket");
-        let ((from_supervisor, launcher), (init, init_end)) = (pair()?, pair()?);
-        let null = std::fs::File::open("/dev/null").at(Step::Channel, "/dev/null")?.into();
-        let channels = Channels { launcher, init: init_end, stdout: stdout_end, stderr: stderr_end, null };
+        let (channels, ours) = channel::open_all()?;
         let own = i32::try_from(std::process::id()).unwrap_or(0);
         let started = Instant::now();
         let supervisor = match sys::fork().at(Step::Fork, "supervisor")? {
@@ -105,11 +99,11 @@ impl<'a> Run<'a> {
             plan,
             supervisor,
             alive: true,
-            from_supervisor: Some(from_supervisor),
-            init: Some(init),
+            from_supervisor: Some(ours.launcher),
+            init: Some(ours.init),
             init_pidfd: None,
-            stdout: Some(stdout),
-            stderr: Some(stderr),
+            stdout: Some(ours.stdout),
+            stderr: Some(ours.stderr),
             group,
             started,
             deadline: None,
@@ -255,7 +249,11 @@ impl<'a> Run<'a> {
                     channel::send(init, &Order::Go.encode(), None).at(Step::Channel, "init")?;
                 }
             }
-            Some(Report::Failed(failure)) => self.failure = Some(failure),
+            Some(Report::Failed(failure)) => {
+                self.failure = Some(failure);
+                // An init process that waits for its order ends when this closes.
+                self.init = None;
+            }
             Some(Report::Escaped(why)) => self.escaped = Some(why),
             Some(Report::Observed) => self.looked_at = along.map(read_whole).unwrap_or(LookedAt::Unknown(LOST.to_owned())),
             Some(Report::Unobserved(why)) => self.looked_at = LookedAt::Unknown(why),
