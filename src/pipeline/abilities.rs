@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Layout of the kept answer and of what it is kept under. It goes up with every change of `Abilities`.
-const PROBE_VERSION: &str = "3";
+const PROBE_VERSION: &str = "4";
 
 /// This machine, as this process sees it.
 #[derive(Debug)]

@@ -139,7 +139,7 @@ impl Plan {
             git: action.policy.git,
             user: abilities.user,
             cgroup: abilities.cgroup.clone(),
-            observe: action.policy.level == Level::Full,
+            observe: action.policy.level == Level::Full && abilities.listener.is_ok(),
             scratch: scratch.to_path_buf(),
         })
     }

@@ -27,6 +27,8 @@ pub struct Abilities {
     pub layers: BTreeMap<Layer, LayerState>,
     /// Whether the tree can be an overlay; else why not.
     pub overlay: Result<(), String>,
+    /// Whether system calls can be answered from outside, which the clock and observing need; else why not.
+    pub listener: Result<(), String>,
     /// The Landlock ABI, 0 where there is none.
     pub landlock_abi: u32,
     /// Where groups can be made.
@@ -112,7 +114,7 @@ pub fn probe() -> Result<Abilities, SandboxError> {
         layers.insert(layer, state);
     }
     layers.insert(Layer::Disk, LayerState::Enforced);
-    Ok(Abilities { user, layers, overlay: tried.overlay, landlock_abi, cgroup: group })
+    Ok(Abilities { user, layers, overlay: tried.overlay, listener: tried.listener, landlock_abi, cgroup: group })
 }
 
 fn landlock_state(abi: u32) -> LayerState {
@@ -131,6 +133,7 @@ fn landlock_state(abi: u32) -> LayerState {
 struct Tried {
     layers: BTreeMap<Layer, LayerState>,
     overlay: Result<(), String>,
+    listener: Result<(), String>,
 }
 
 fn try_namespaces(user: HostUser) -> Result<Tried, SandboxError> {
@@ -180,9 +183,10 @@ fn try_in_child(user: HostUser) -> Tried {
         };
         layers.insert(layer, state);
     }
-    layers.insert(Layer::Clock, try_clock());
+    let listener = try_listener();
+    layers.insert(Layer::Clock, clock_state(&listener));
     layers.insert(Layer::Seccomp, try_filter());
-    Tried { layers, overlay }
+    Tried { layers, overlay, listener }
 }
 
 fn enter_user_namespace(user: HostUser) -> Result<(), Failure> {
@@ -246,21 +250,26 @@ fn try_filter() -> LayerState {
     }
 }
 
-/// The clock's questions come by a filter with a listener, of which a process tree can have one only (seccomp(2),
-/// `SECCOMP_FILTER_FLAG_NEW_LISTENER`, EBUSY).
-fn try_clock() -> LayerState {
-    if !cfg!(target_arch = "x86_64") {
-        return LayerState::Unavailable("on this architecture the host's clock is shown".to_owned());
-    }
+/// Questions about system calls come by a filter with a listener, of which a process tree can have one only
+/// (seccomp(2), `SECCOMP_FILTER_FLAG_NEW_LISTENER`, EBUSY).
+fn try_listener() -> Result<(), String> {
     let listening = sys::prctl(libc::PR_SET_NO_NEW_PRIVS, 1)
         .and_then(|_| sys::install_filter(&ALLOW_ALL, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER));
     match listening {
-        Ok(_) => LayerState::Enforced,
-        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => LayerState::Unavailable(
+        Ok(_) => Ok(()),
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Err(
             "another program answers system calls here already, as inside another checkrun, and there can be one only"
                 .to_owned(),
         ),
-        Err(error) => LayerState::Unavailable(format!("system calls cannot be answered from outside: {error}")),
+        Err(error) => Err(format!("system calls cannot be answered from outside: {error}")),
+    }
+}
+
+fn clock_state(listener: &Result<(), String>) -> LayerState {
+    match listener {
+        Ok(()) if cfg!(target_arch = "x86_64") => LayerState::Enforced,
+        Ok(()) => LayerState::Unavailable("on this architecture the host's clock is shown".to_owned()),
+        Err(why) => LayerState::Unavailable(why.clone()),
     }
 }
 
