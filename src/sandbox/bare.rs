@@ -23,7 +23,11 @@ const FOLDERS: [&str; 3] = ["src", "home", "tmp"];
 
 /// Rights by place at this level.
 pub(super) fn grants(plan: &Plan) -> Grants {
-    let exists = |path: &PathBuf| path.exists();
+    // What is there and cannot be reached is kept, so that applying the rules fails with its name: a ruleset that
+    // quietly shrank would make checks fail for no reason that anybody sees.
+    let exists = |path: &PathBuf| {
+        !std::fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    };
     let list = |paths: &[&str]| -> Vec<PathBuf> { paths.iter().map(PathBuf::from).filter(exists).collect() };
     let mut read: Vec<PathBuf> = plan.binds.iter().map(|bind| bind.host.clone()).filter(exists).collect();
     read.extend(list(&["/etc"]));

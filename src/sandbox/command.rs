@@ -68,7 +68,7 @@ fn become_command(plan: &Plan, streams: &Streams, errors: &OwnedFd) -> Result<io
     sys::drop_capabilities().at(Step::Capabilities, "")?;
     sys::prctl(libc::PR_SET_NO_NEW_PRIVS, 1).at(Step::NoNewPrivileges, "")?;
     if plan.uses(Layer::Landlock) {
-        landlock_rules::apply(&grants(plan)).at(Step::Landlock, "")?;
+        landlock_rules::apply(&grants(plan))?;
     }
     place_streams(streams, errors)?;
     sys::reset_signals().at(Step::Descriptors, "signals")?;

@@ -3,10 +3,14 @@
 #![forbid(unsafe_code)]
 
 use crate::sandbox::sys;
+use crate::sandbox::wire::{At, Failure, Step};
 use landlock::{
-    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
-    RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreated,
+    RulesetCreatedAttr, RulesetStatus, Scope,
 };
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 
@@ -55,39 +59,51 @@ pub(super) fn lacks(abi: u32) -> Vec<&'static str> {
 ///
 /// # Errors
 /// Where the kernel refuses, a granted path cannot be opened, or less was enforced than the ABI promises.
-pub(super) fn apply(grants: &Grants) -> io::Result<()> {
-    let abi = known(sys::landlock_abi()?);
-    let failed = |error: &dyn std::fmt::Display| io::Error::other(error.to_string());
+pub(super) fn apply(grants: &Grants) -> Result<(), Failure> {
+    let abi = known(sys::landlock_abi().at(Step::Landlock, "version")?);
     let handled = AccessFs::from_all(abi);
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(handled)
-        .map_err(|error| failed(&error))?;
+        .map_err(|error| failed("files", &error))?;
     if abi as i32 >= ABI::V6 as i32 {
-        ruleset = ruleset.scope(Scope::from_all(abi)).map_err(|error| failed(&error))?;
+        ruleset = ruleset.scope(Scope::from_all(abi)).map_err(|error| failed("scopes", &error))?;
     }
-    let mut created = ruleset.create().map_err(|error| failed(&error))?;
+    let mut created = ruleset.create().map_err(|error| failed("create", &error))?;
     let read = AccessFs::Execute | AccessFs::ReadFile | AccessFs::ReadDir;
     let device = handled
         & (AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::ReadDir | AccessFs::Truncate | AccessFs::IoctlDev);
     for (paths, rights) in [(&grants.read, read), (&grants.write, handled), (&grants.devices, device)] {
         created = grant(created, paths, rights)?;
     }
-    let status = created.restrict_self().map_err(|error| failed(&error))?;
+    let status = created.restrict_self().map_err(|error| failed("restrict", &error))?;
     match status.ruleset {
         RulesetStatus::FullyEnforced => Ok(()),
-        _ => Err(io::Error::other("the kernel enforced less than its Landlock ABI promises")),
+        _ => Err(Failure::new(Step::Landlock, "less was enforced than the ABI promises", &Errno::OPNOTSUPP.into())),
     }
 }
 
-fn grant(mut created: RulesetCreated, paths: &[PathBuf], rights: BitFlags<AccessFs>) -> io::Result<RulesetCreated> {
+fn grant(mut created: RulesetCreated, paths: &[PathBuf], rights: BitFlags<AccessFs>) -> Result<RulesetCreated, Failure> {
     for path in paths {
-        let fd = PathFd::new(path).map_err(|error| io::Error::other(error.to_string()))?;
+        let name = path.to_string_lossy();
+        let fd = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).at(Step::Landlock, &*name)?;
+        let stat = rustix::fs::fstat(&fd).at(Step::Landlock, &*name)?;
         // A right that only folders can have is refused on a file.
-        let rights = if path.is_dir() { rights } else { rights & AccessFs::from_file(ABI::V7) };
-        created = created
-            .add_rule(PathBeneath::new(fd, rights))
-            .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?;
+        let is_folder = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        let rights = if is_folder { rights } else { rights & AccessFs::from_file(ABI::V7) };
+        created = created.add_rule(PathBeneath::new(fd, rights)).map_err(|error| failed(&name, &error))?;
     }
     Ok(created)
+}
+
+/// The crate's errors wrap that of the call; its number is what travels to the launcher.
+fn failed(what: &str, error: &dyn Error) -> Failure {
+    let mut inner = error.source();
+    while let Some(it) = inner {
+        if let Some(call) = it.downcast_ref::<io::Error>() {
+            return Failure::new(Step::Landlock, what, call);
+        }
+        inner = it.source();
+    }
+    Failure::new(Step::Landlock, format!("{what}: {error}"), &Errno::INVAL.into())
 }
