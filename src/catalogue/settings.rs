@@ -166,12 +166,13 @@ fn limited(asked: &Overrides) -> impl Iterator<Item = Layer> {
         (Layer::Memory, asked.memory.is_some()),
         (Layer::Pids, asked.pids.is_some()),
         (Layer::Cpus, asked.cpus_milli.is_some()),
+        (Layer::Disk, asked.disk.is_some()),
     ]
     .into_iter()
     .filter_map(|(layer, set)| set.then_some(layer))
 }
 
-/// Applies the limits of the command line. Memory, processes and processors given there must be enforced, so their
+/// Applies the limits of the command line. Memory, processes, processors and disk given there must be enforced, so their
 /// layers become required.
 #[must_use]
 pub fn apply(policy: &Policy, overrides: &Overrides) -> Policy {
