@@ -189,10 +189,15 @@ pub(super) fn block_signals(signals: &[i32]) -> io::Result<()> {
 /// # Errors
 /// What sigprocmask(2) says.
 pub(super) fn reset_signals() -> io::Result<()> {
-    for signal in 1..=64 {
-        // SAFETY: SIG_DFL is a valid disposition for every signal; numbers that cannot be changed (SIGKILL, SIGSTOP,
-        // the two that libc keeps) are refused by the call without effect, which is what we want.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    // A kernel sigaction of SIG_DFL, no flags and an empty mask is all zeroes on every architecture, and no longer.
+    let default = [0_u64; 4];
+    for signal in 1..=64_i64 {
+        // By the raw call: libc keeps two real-time signals to itself, and a caller may have ignored those too.
+        // SAFETY: `default` is readable and at least as long as the kernel's sigaction; the old one is not asked for;
+        // the size is that of the kernel's signal set. SIGKILL and SIGSTOP are refused without effect.
+        unsafe {
+            libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), std::ptr::null_mut::<u64>(), 8_usize)
+        };
     }
     let set = signal_set(&[]);
     // SAFETY: `set` is an initialised, empty sigset_t; the old set is not asked for.
