@@ -28,6 +28,16 @@ mod records;
 mod trees;
 /// The commands beside the check itself.
 mod upkeep;
+/// What test suites need to see is there.
+mod jail_view;
+/// How a run ends, and that nothing of it is left.
+mod ending;
+/// Limits hold, are told by their own words, and are refused where they cannot be kept.
+mod limits;
+/// What holds without namespaces.
+mod landlock_level;
+/// Machines that lack something, and the caller's terminal.
+mod worse_machines;
 
 /// The README, the change log and the help say the same.
 mod documents;
