@@ -58,4 +58,9 @@ pub enum Event<'a> {
 pub trait Sink {
     /// Takes one event. Must not block for long: the check's pipes are read by the same thread.
     fn event(&mut self, event: Event<'_>);
+
+    /// Whether output is of any use to it. Where it is not, that of an earlier run need not be given again.
+    fn wants_output(&self) -> bool {
+        true
+    }
 }

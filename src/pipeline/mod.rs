@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod abilities;
+mod bearings;
 mod digests;
 mod ground;
 mod inputs;
@@ -12,8 +13,9 @@ mod recording;
 mod runs;
 mod verdict;
 
+pub use bearings::Bearings;
 pub use inputs::{HostInputs, InputGroups, TreeInputs};
-pub use prepare::{Prepared, Wish, prepare};
+pub use prepare::{Prepared, Wish, prepare, prepare_on};
 pub use verdict::exit_status;
 
 use crate::cache::{self, Lookup, MissReason};
@@ -175,6 +177,22 @@ pub fn check(
     sink: &mut dyn Sink,
 ) -> Result<(Prepared, Answered), PipelineError> {
     let prepared = prepare(wish, around)?;
+    let answered = answer(&prepared, wish.inputs, caching, around, log, sink)?;
+    Ok((prepared, answered))
+}
+
+/// The answer to a prepared check: an earlier result where one may answer, else that of a run.
+///
+/// # Errors
+/// As [`check`].
+pub fn answer(
+    prepared: &Prepared,
+    inputs: bool,
+    caching: Caching,
+    around: &Surroundings,
+    log: Option<PathBuf>,
+    sink: &mut dyn Sink,
+) -> Result<Answered, PipelineError> {
     sink.event(Event::Resolved {
         tree: &prepared.action.tree.tree.hex(),
         key: &prepared.keyed.key.to_string(),
@@ -182,29 +200,28 @@ pub fn check(
     let found = match caching {
         Caching::Off => Found::default(),
         _ => match &prepared.digests.reader {
-            Some(reader) => found_by(reader, &prepared, sink),
+            Some(reader) => found_by(reader, prepared, sink),
             // There is no store yet, or something is wrong with it, which is told now.
-            None => look_up(&prepared, around, sink)?,
+            None => look_up(prepared, around, sink)?,
         },
     };
-    match judge(&found, caching, &prepared) {
+    match judge(&found, caching, prepared) {
         Lookup::Hit(evidence) => {
             replay(&evidence, around, log, sink)?;
-            let from = found.latest.as_ref().and_then(|stored| elsewhere(stored, &prepared));
-            let answered = Answered { evidence: *evidence, cache: CacheUse::Hit, tally: found.tally, from };
-            return Ok((prepared, answered));
+            let from = found.latest.as_ref().and_then(|stored| elsewhere(stored, prepared));
+            return Ok(Answered { evidence: *evidence, cache: CacheUse::Hit, tally: found.tally, from });
         }
-        Lookup::Miss(MissReason::NeverRun) if wish.inputs => {
-            if let Some(answered) = by_inputs(&prepared, sink)? {
+        Lookup::Miss(MissReason::NeverRun) if inputs => {
+            if let Some(answered) = by_inputs(prepared, sink)? {
                 replay(&answered.evidence, around, log, sink)?;
-                return Ok((prepared, answered));
+                return Ok(answered);
             }
             if caching == Caching::Only {
-                return Err(PipelineError::NotCached(with_history(MissReason::NeverRun, &prepared)));
+                return Err(PipelineError::NotCached(with_history(MissReason::NeverRun, prepared)));
             }
         }
         Lookup::Miss(reason) if caching == Caching::Only => {
-            return Err(PipelineError::NotCached(with_history(reason, &prepared)));
+            return Err(PipelineError::NotCached(with_history(reason, prepared)));
         }
         Lookup::Miss(_) => {}
     }
@@ -215,17 +232,17 @@ pub fn check(
     })?;
     let ground = Ground::usual(around, caching)?;
     let means = Means { caching, around, ground: &ground, interrupts: &interrupts };
-    let answered = match join_or_run(&prepared, &found, means, log.clone(), sink) {
+    let answered = match join_or_run(prepared, &found, means, log.clone(), sink) {
         Err(error) if Ground::is_to_blame(&error, caching) => {
             if caching != Caching::Off {
                 sink.event(Event::Warning(&format!("the result is not recorded: {error}")));
             }
             let ground = Ground::spare(around)?;
-            runs::run(&prepared, Means { ground: &ground, ..means }, log, sink)?
+            runs::run(prepared, Means { ground: &ground, ..means }, log, sink)?
         }
         other => other?,
     };
-    Ok((prepared, answered))
+    Ok(answered)
 }
 
 /// Runs a check that nothing answers, or takes the result of whoever runs the same one at this time.

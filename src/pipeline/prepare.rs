@@ -2,25 +2,17 @@
 //! action. Nothing is run and nothing is stored here.
 #![forbid(unsafe_code)]
 
-use crate::catalogue::{self, RepositorySettings, SETTINGS_FILE};
 use crate::key::{self, Keyed};
 use crate::model::check::{Action, Command, Guard};
 use crate::model::layer::Layer;
-use crate::model::policy::{Overrides, Policy};
-use crate::pipeline::abilities::Machine;
+use crate::model::policy::Overrides;
 use crate::pipeline::digests::KnownDigests;
-use crate::pipeline::{PipelineError, Surroundings};
-use crate::sandbox::plan::planned_layers;
-use crate::sandbox::SandboxError;
+use crate::pipeline::{Bearings, PipelineError, Surroundings};
 use crate::sandbox::probe::Abilities;
-use crate::toolchain;
 use crate::tree::{self, Snapshot, Source};
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
-
-/// The largest `.checkrun.toml` that is read, in bytes.
-const SETTINGS_MAX: u64 = 1 << 20;
 
 /// One check as asked for.
 #[derive(Clone, Debug)]
@@ -74,26 +66,21 @@ pub struct Prepared {
 /// Whatever is wrong with what was asked: revision, policy, runner, folder, limits that cannot be kept.
 pub fn prepare(wish: &Wish, around: &Surroundings) -> Result<Prepared, PipelineError> {
     let snapshot = tree::resolve(&wish.start, &wish.source, &around.scratch())?;
+    prepare_on(wish, snapshot, &mut Bearings::new(around))
+}
+
+/// Looks everything up for a tree that is resolved already, whatever the wish names as its source.
+///
+/// # Errors
+/// As [`prepare`].
+pub fn prepare_on(wish: &Wish, snapshot: Snapshot, known: &mut Bearings<'_>) -> Result<Prepared, PipelineError> {
     // The repository's own settings count also where they are out of scope.
-    let policy = policy(wish, &snapshot, around)?;
+    let policy = known.policy(wish, &snapshot)?;
     let snapshot = snapshot.cut(&wish.scope)?;
     let touched = if wish.guard == Guard::Touches { Some(snapshot.part(&wish.touches)?) } else { None };
     let cwd = folder(wish, &snapshot)?;
-    let runners = catalogue::runners(around.config.as_deref())?;
-    let word = catalogue::first_word(&wish.argv);
-    let runner = catalogue::choose_runner(&runners, &word, wish.runner.as_deref())?;
-    let mut digests = KnownDigests::new(&around.store);
-    let resolved = toolchain::resolve(runner, &word, &policy, &around.lookup, &mut digests)?;
-    let machine = Machine::new(&around.store);
-    let mut abilities = machine.abilities()?;
-    let layers = match planned_layers(&policy, &abilities) {
-        // What was missing when the kept answer was made may be there by now: whoever follows a hint tries again.
-        Err(SandboxError::Missing { .. }) => {
-            abilities = machine.probe_again()?;
-            planned_layers(&policy, &abilities)?
-        }
-        planned => planned?,
-    };
+    let (runner, digests) = known.toolchain(wish, &policy)?;
+    let (abilities, layers) = known.machine(&policy)?;
     let words: BTreeMap<Layer, &'static str> = layers.iter().map(|(layer, state)| (*layer, state.word())).collect();
     let action = Action {
         tree: snapshot.identity().clone(),
@@ -104,26 +91,11 @@ pub fn prepare(wish: &Wish, around: &Surroundings) -> Result<Prepared, PipelineE
         command: Command { argv: wish.argv.clone(), cwd, env: wish.env.clone(), require_tests: wish.require_tests },
         level: policy.level,
         policy,
-        runner: resolved,
+        runner,
         layers: words,
     };
     let keyed = key::key_of(&action);
     Ok(Prepared { snapshot, action, keyed, abilities, digests })
-}
-
-/// The policy asked for, tightened by the repository, then with the limits of the command line.
-fn policy(wish: &Wish, snapshot: &Snapshot, around: &Surroundings) -> Result<Policy, PipelineError> {
-    let named = catalogue::policy(&wish.policy, around.config.as_deref())?;
-    for shown in &named.policy.visible {
-        if !shown.optional && std::fs::symlink_metadata(&shown.path).is_err() {
-            return Err(PipelineError::NotVisible { policy: named.policy.name.clone(), path: shown.path.clone() });
-        }
-    }
-    let tightened = match snapshot.read_file(SETTINGS_FILE.as_bytes(), SETTINGS_MAX)? {
-        Some(bytes) => catalogue::tighten(&named.policy, &RepositorySettings::parse(&bytes)?)?,
-        None => named.policy,
-    };
-    Ok(catalogue::apply(&tightened, &wish.overrides))
 }
 
 /// `--cwd` as a path in the tree: no root, no way out, and there.

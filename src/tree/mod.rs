@@ -99,8 +99,8 @@ pub struct Entry {
     pub id: ObjectId,
 }
 
-/// A resolved tree: what it is known by, and how to read it.
-#[derive(Debug)]
+/// A resolved tree: what it is known by, and how to read it. A copy shares what was read.
+#[derive(Clone, Debug)]
 pub struct Snapshot {
     identity: TreeIdentity,
     root: Option<PathBuf>,
@@ -112,12 +112,12 @@ pub struct Snapshot {
     content: Content,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Content {
     /// In the repository; the bytes of the root's tree object.
     Objects(Vec<u8>),
     /// Made here.
-    Listing { entries: Vec<Entry>, kept: Arc<Kept> },
+    Listing { entries: Arc<Vec<Entry>>, kept: Arc<Kept> },
 }
 
 /// Resolves `source` as seen from the folder `start`.
@@ -153,7 +153,7 @@ pub fn resolve(start: &Path, source: &Source, scratch: &Path) -> Result<Snapshot
                 start: None,
                 repository: None,
                 head: None,
-                content: Content::Listing { entries, kept: Arc::new(keeper.finish()) },
+                content: Content::Listing { entries: Arc::new(entries), kept: Arc::new(keeper.finish()) },
             })
         }
     }
@@ -188,7 +188,7 @@ fn from_leaves(
         root: Some(root_of(&repository)),
         repository: Some(repository),
         head: head.filter(|head| head.tree != tree).map(|head| head.tree),
-        content: Content::Listing { entries, kept: Arc::new(kept) },
+        content: Content::Listing { entries: Arc::new(entries), kept: Arc::new(kept) },
     })
 }
 
@@ -257,7 +257,7 @@ impl Snapshot {
     /// A refused entry, or a tree object that is missing or damaged.
     pub fn entries(&self) -> Result<Vec<Entry>, TreeError> {
         match (&self.content, &self.repository) {
-            (Content::Listing { entries, .. }, _) => Ok(entries.clone()),
+            (Content::Listing { entries, .. }, _) => Ok(entries.to_vec()),
             (Content::Objects(_), Some(repository)) => {
                 objects::list(repository, &git_id(&self.identity.tree)?, b"")
             }

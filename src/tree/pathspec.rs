@@ -35,7 +35,7 @@ impl Snapshot {
         };
         let mut identity = self.identity.clone();
         identity.tree = tree;
-        Ok(Self { identity, head: None, content: Content::Listing { entries, kept }, ..self })
+        Ok(Self { identity, head: None, content: Content::Listing { entries: Arc::new(entries), kept }, ..self })
     }
 
     /// The id of the tree that holds only what `pathspecs` match.

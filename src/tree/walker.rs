@@ -35,7 +35,7 @@ impl<'s> Walker<'s> {
         if let Content::Listing { entries, .. } = &snapshot.content {
             let mut all: HashMap<Vec<u8>, HashMap<Vec<u8>, (EntryKind, ObjectId)>> = HashMap::new();
             all.insert(Vec::new(), HashMap::new());
-            for entry in entries {
+            for entry in entries.iter() {
                 let (above, name) = crate::tree::split(&entry.path);
                 if entry.kind == EntryKind::Folder {
                     all.entry(entry.path.clone()).or_default();

@@ -1,0 +1,150 @@
+//! What many checks of one call have in common, looked up once: policies, runners, the toolchain behind a word, and
+//! what the machine offers. What a check is and whether an earlier result answers it is not decided here.
+#![forbid(unsafe_code)]
+
+use crate::catalogue::{self, RepositorySettings, SETTINGS_FILE};
+use crate::model::digest::{Digest, ObjectId};
+use crate::model::evidence::CacheUse;
+use crate::model::layer::{Layer, LayerState};
+use crate::model::policy::Policy;
+use crate::model::runner::{ResolvedRunner, Runner};
+use crate::pipeline::abilities::Machine;
+use crate::pipeline::digests::KnownDigests;
+use crate::pipeline::{PipelineError, Prepared, Surroundings, Wish};
+use crate::sandbox::SandboxError;
+use crate::sandbox::plan::planned_layers;
+use crate::sandbox::probe::Abilities;
+use crate::store::{FileStamp, Reader};
+use crate::toolchain;
+use crate::tree::Snapshot;
+use std::collections::BTreeMap;
+
+/// The state of each layer.
+type Layers = BTreeMap<Layer, LayerState>;
+
+/// The largest `.checkrun.toml` that is read, in bytes.
+const SETTINGS_MAX: u64 = 1 << 20;
+
+/// Remembers what was looked up, for one call of the program. Files of the machine that change meanwhile are seen by
+/// the next call.
+#[derive(Debug)]
+pub struct Bearings<'a> {
+    pub(super) around: &'a Surroundings,
+    runners: Option<Vec<Runner>>,
+    abilities: Option<Abilities>,
+    reader: Option<Reader>,
+    policies: Vec<KnownPolicy>,
+    tools: Vec<KnownTool>,
+}
+
+/// A policy as it is on a tree, before the limits of the command line.
+#[derive(Debug)]
+struct KnownPolicy {
+    name: String,
+    tree: ObjectId,
+    policy: Policy,
+}
+
+/// The toolchain that a runner finds for a word under a policy.
+#[derive(Debug)]
+struct KnownTool {
+    runner: String,
+    word: Vec<u8>,
+    policy: Policy,
+    resolved: ResolvedRunner,
+    new: Vec<(FileStamp, Digest)>,
+}
+
+impl<'a> Bearings<'a> {
+    /// Nothing is looked up yet.
+    #[must_use]
+    pub fn new(around: &'a Surroundings) -> Self {
+        Self { around, runners: None, abilities: None, reader: None, policies: Vec::new(), tools: Vec::new() }
+    }
+
+    /// The policy asked for, tightened by the repository, then with the limits of the command line.
+    pub(super) fn policy(&mut self, wish: &Wish, snapshot: &Snapshot) -> Result<Policy, PipelineError> {
+        let tree = &snapshot.identity().tree;
+        let known = self.policies.iter().find(|known| known.name == wish.policy && known.tree == *tree);
+        if let Some(known) = known {
+            return Ok(catalogue::apply(&known.policy, &wish.overrides));
+        }
+        let named = catalogue::policy(&wish.policy, self.around.config.as_deref())?;
+        for shown in &named.policy.visible {
+            if !shown.optional && std::fs::symlink_metadata(&shown.path).is_err() {
+                return Err(PipelineError::NotVisible { policy: named.policy.name.clone(), path: shown.path.clone() });
+            }
+        }
+        let policy = match snapshot.read_file(SETTINGS_FILE.as_bytes(), SETTINGS_MAX)? {
+            Some(bytes) => catalogue::tighten(&named.policy, &RepositorySettings::parse(&bytes)?)?,
+            None => named.policy,
+        };
+        let applied = catalogue::apply(&policy, &wish.overrides);
+        self.policies.push(KnownPolicy { name: wish.policy.clone(), tree: tree.clone(), policy });
+        Ok(applied)
+    }
+
+    /// Takes a check's view of the store for the next one, unless it ran: then the store has changed.
+    pub fn take_back(&mut self, prepared: Prepared, cache: CacheUse) {
+        self.reader = prepared.digests.reader.filter(|_| cache == CacheUse::Hit);
+    }
+
+    /// The runner for a command and the toolchain that it finds, with the digests of host files that had to be made.
+    pub(super) fn toolchain(
+        &mut self,
+        wish: &Wish,
+        policy: &Policy,
+    ) -> Result<(ResolvedRunner, KnownDigests), PipelineError> {
+        let runners = match self.runners.take() {
+            Some(runners) => runners,
+            None => catalogue::runners(self.around.config.as_deref())?,
+        };
+        let runners = self.runners.insert(runners);
+        let word = catalogue::first_word(&wish.argv);
+        let runner = catalogue::choose_runner(runners, &word, wish.runner.as_deref())?;
+        let known = self
+            .tools
+            .iter()
+            .find(|known| known.runner == runner.name && known.word == word && known.policy == *policy);
+        if let Some(known) = known {
+            let digests = KnownDigests { new: known.new.clone(), ..view(&mut self.reader, self.around) };
+            return Ok((known.resolved.clone(), digests));
+        }
+        let mut digests = view(&mut self.reader, self.around);
+        let resolved = toolchain::resolve(runner, &word, policy, &self.around.lookup, &mut digests)?;
+        self.tools.push(KnownTool {
+            runner: runner.name.clone(),
+            word,
+            policy: policy.clone(),
+            resolved: resolved.clone(),
+            new: digests.new.clone(),
+        });
+        Ok((resolved, digests))
+    }
+
+    /// What the machine offers, and of it what the policy asks for.
+    pub(super) fn machine(&mut self, policy: &Policy) -> Result<(Abilities, Layers), PipelineError> {
+        let machine = Machine::new(&self.around.store);
+        let mut abilities = match self.abilities.take() {
+            Some(known) => known,
+            None => machine.abilities()?,
+        };
+        let layers = match planned_layers(policy, &abilities) {
+            // What was missing when the kept answer was made may be there by now: whoever follows a hint tries again.
+            Err(SandboxError::Missing { .. }) => {
+                abilities = machine.probe_again()?;
+                planned_layers(policy, &abilities)?
+            }
+            planned => planned?,
+        };
+        Ok((self.abilities.insert(abilities).clone(), layers))
+    }
+}
+
+/// The view of the store that an earlier look-up had, else a new one.
+fn view(reader: &mut Option<Reader>, around: &Surroundings) -> KnownDigests {
+    match reader.take() {
+        Some(reader) => KnownDigests { reader: Some(reader), new: Vec::new() },
+        None => KnownDigests::new(&around.store),
+    }
+}
