@@ -11,6 +11,7 @@ mod changes;
 mod descent;
 mod error;
 mod folder;
+mod history;
 mod kept;
 mod listing;
 mod objects;
@@ -20,6 +21,7 @@ mod revision;
 pub(crate) mod tests;
 mod untracked;
 mod walker;
+mod without;
 mod worktree;
 
 pub use crate::tree::changes::Changes;
@@ -29,6 +31,8 @@ pub(crate) use crate::tree::descent::{Descent, open_root, split};
 pub use crate::tree::error::TreeError;
 pub(crate) use crate::tree::error::show;
 pub use crate::tree::walker::{Spot, Walker};
+pub use crate::tree::history::{Commit, History, State, history, state};
+pub use crate::tree::without::{Change, Changed, changes};
 
 use crate::model::check::TreeIdentity;
 use crate::model::digest::{ObjectFormat, ObjectId};
