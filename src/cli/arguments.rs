@@ -1,6 +1,7 @@
 //! Every option and its help, as clap reads them. What they come to is in `request`.
 #![forbid(unsafe_code)]
 
+use crate::cli::ledger::{LedgerCommand, ReconcileArgs};
 use crate::model::event::Format;
 use crate::model::units::{Bytes, parse_cpus, parse_duration};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -134,6 +135,13 @@ pub(super) enum Command {
         #[arg(long, value_name = "AGE", value_parser = parse_duration)]
         max_age: Option<Duration>,
     },
+    /// Which steps of a ledger hold on this tree, and which is the first that does not
+    Reconcile(ReconcileArgs),
+    /// Look after a ledger's file
+    Ledger {
+        #[command(subcommand)]
+        command: LedgerCommand,
+    },
     /// A completion script for a shell, on stdout
     Completions {
         /// The shell
@@ -193,6 +201,23 @@ pub(super) struct CheckArgs {
     /// What must be unchanged for an earlier result to answer [default: touches with `--touches`, else exact, then inputs]
     #[arg(long, value_enum, value_name = "GUARD", help_heading = "Cache")]
     pub(super) guard: Option<GuardName>,
+    #[command(flatten)]
+    pub(super) confine: ConfineArgs,
+    /// A pass with fewer than N tests is a failure [N: 1]
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1",
+        value_parser = clap::value_parser!(u64).range(1..), help_heading = "Command")]
+    pub(super) require_tests: Option<u64>,
+    /// The command as one string: split where it is only words and quotes, else run by `sh -c`
+    #[arg(short = 'c', value_name = "STRING", help_heading = "Command", conflicts_with = "command_words")]
+    pub(super) string: Option<OsString>,
+    /// The command and its arguments
+    #[arg(last = true, value_name = "CMD", help_heading = "Command")]
+    pub(super) command_words: Vec<OsString>,
+}
+
+/// What every check of a call is given and held to.
+#[derive(Debug, Args)]
+pub(super) struct ConfineArgs {
     /// Sandbox policy: a name or a file [default: hermetic]
     #[arg(long, value_name = "NAME|FILE", help_heading = "Sandbox")]
     pub(super) policy: Option<String>,
@@ -220,16 +245,6 @@ pub(super) struct CheckArgs {
     /// Output, stdout and stderr together
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Limits")]
     pub(super) output_limit: Option<Bytes>,
-    /// A pass with fewer than N tests is a failure [N: 1]
-    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1",
-        value_parser = clap::value_parser!(u64).range(1..), help_heading = "Command")]
-    pub(super) require_tests: Option<u64>,
-    /// The command as one string: split where it is only words and quotes, else run by `sh -c`
-    #[arg(short = 'c', value_name = "STRING", help_heading = "Command", conflicts_with = "command_words")]
-    pub(super) string: Option<OsString>,
-    /// The command and its arguments
-    #[arg(last = true, value_name = "CMD", help_heading = "Command")]
-    pub(super) command_words: Vec<OsString>,
 }
 
 /// `--guard`, as far as it can be asked for.

@@ -3,12 +3,14 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod ledger;
 mod request;
 mod words;
 
 #[cfg(test)]
 mod tests;
 
+pub use ledger::{ReconcileRequest, StepGuard, StepRequest};
 pub use request::{
     CacheMode, CheckRequest, Gc, Global, Invocation, OutputRequest, PassedVariable, Request, RunRequest,
     TreeChoice,

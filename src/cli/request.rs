@@ -1,7 +1,8 @@
 //! A request as the rest of the program takes it: parsed words, in types that cannot contradict each other.
 #![forbid(unsafe_code)]
 
-use crate::cli::arguments::{CheckArgs, Cli, Command, GlobalArgs, GuardName, RunArgs};
+use crate::cli::arguments::{CheckArgs, Cli, Command, ConfineArgs, GlobalArgs, GuardName, RunArgs};
+use crate::cli::ledger::{self, LedgerCommand, ReconcileRequest};
 use crate::cli::words::{Split, split};
 use crate::cli::{Exit, completions, man, usage};
 use crate::model::check::Guard;
@@ -72,6 +73,13 @@ pub enum Request {
     Doctor,
     /// Make room.
     Gc(Gc),
+    /// Which steps of a ledger hold.
+    Reconcile(Box<ReconcileRequest>),
+    /// Whether a file is a ledger in order.
+    LedgerCheck {
+        /// The file, as given.
+        file: PathBuf,
+    },
     /// A text that the command line's own definitions give: a completion script or the man page.
     Text(Vec<u8>),
 }
@@ -185,6 +193,8 @@ pub(super) fn invocation(cli: Cli) -> Result<Invocation, Exit> {
         Some(Command::Runners { name }) => Request::Runners { name },
         Some(Command::Doctor) => Request::Doctor,
         Some(Command::Gc { max_size, max_age }) => Request::Gc(Gc { max_size, max_age }),
+        Some(Command::Reconcile(args)) => Request::Reconcile(Box::new(ledger::reconcile(args)?)),
+        Some(Command::Ledger { command: LedgerCommand::Check { file } }) => Request::LedgerCheck { file },
         Some(Command::Completions { shell }) => Request::Text(completions(shell)),
         Some(Command::Man) => Request::Text(
             man().map_err(|error| usage(&format!("cannot write the manual page: {error}"), None))?,
@@ -230,6 +240,21 @@ fn check(args: CheckArgs) -> Result<CheckRequest, Exit> {
         inputs: guard == Guard::Exact && args.guard != Some(GuardName::Exact),
         touches: args.touches,
         guard,
+        require_tests: args.require_tests,
+        argv,
+        ..confined(args.confine)?
+    })
+}
+
+/// A request that has only what confines a check; everything else is still to be filled in.
+pub(super) fn confined(args: ConfineArgs) -> Result<CheckRequest, Exit> {
+    Ok(CheckRequest {
+        tree: TreeChoice::Working,
+        cwd: None,
+        scope: Vec::new(),
+        inputs: true,
+        touches: Vec::new(),
+        guard: Guard::Exact,
         policy: args.policy,
         runner: args.runner,
         env: args.env.into_iter().map(variable).collect::<Result<_, _>>()?,
@@ -241,8 +266,8 @@ fn check(args: CheckArgs) -> Result<CheckRequest, Exit> {
             disk: args.disk,
             output: args.output_limit,
         },
-        require_tests: args.require_tests,
-        argv,
+        require_tests: None,
+        argv: Vec::new(),
     })
 }
 

@@ -3,6 +3,7 @@
 
 use crate::catalogue::CatalogueError;
 use crate::commands::UNDECIDED;
+use crate::ledger::LedgerError;
 use crate::pipeline::PipelineError;
 use crate::report::ReportError;
 use crate::sandbox::SandboxError;
@@ -47,4 +48,4 @@ macro_rules! from_room {
     };
 }
 
-from_room!(CatalogueError, StoreError, TreeError, SandboxError, ReportError);
+from_room!(CatalogueError, LedgerError, StoreError, TreeError, SandboxError, ReportError);

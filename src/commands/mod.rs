@@ -5,9 +5,11 @@
 mod failure;
 mod inputs;
 mod listing;
+mod reconcile;
 mod records;
 mod run;
 mod session;
+mod steps;
 mod upkeep;
 
 pub use failure::Failure;
@@ -65,6 +67,8 @@ fn dispatch(invocation: Invocation, session: &mut Session) -> Result<u8, Failure
         Request::Runners { name } => listing::runners(name.as_deref(), session),
         Request::Doctor => upkeep::doctor(session),
         Request::Gc(wanted) => upkeep::gc(wanted, session),
+        Request::Reconcile(request) => reconcile::reconcile(*request, session),
+        Request::LedgerCheck { file } => reconcile::check_ledger(&file, session),
         Request::Text(text) => {
             text_of(&text, session);
             Ok(0)

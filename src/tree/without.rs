@@ -73,7 +73,12 @@ impl Snapshot {
                 identity.commit = head.commit.as_ref().map(|id| listing::id_of(id));
             }
         }
-        Ok(Self { identity, content: Content::Listing { entries: Arc::new(entries), kept }, ..self })
+        // What it was cut from is the nearest thing in the repository that it can be laid out from.
+        let head = match self.head {
+            None if !self.identity.dirty => Some(git_id(&self.identity.tree)?),
+            head => head,
+        };
+        Ok(Self { identity, head, content: Content::Listing { entries: Arc::new(entries), kept }, ..self })
     }
 
     /// Files, links and submodules, by path; folders are left out.

@@ -11,7 +11,7 @@ const EDGES: [(&str, &str, &str); 2] = [
 ];
 
 /// The rooms: each knows `model` and, short of [`EDGES`], no other.
-const ROOMS: [&str; 12] = [
+const ROOMS: [&str; 14] = [
     "tree",
     "key",
     "cache",
@@ -24,6 +24,8 @@ const ROOMS: [&str; 12] = [
     "toolchain",
     "report",
     "summary",
+    "ledger",
+    "trailers",
 ];
 
 /// Names of other crates and the only place that may know them; an empty place is anywhere.

@@ -22,6 +22,10 @@ mod keys;
 mod messages;
 /// What the check prints.
 mod output;
+/// Which steps of a ledger hold.
+mod reconcile;
+/// Ledgers that are none, and commits that stand for one.
+mod reconcile_input;
 /// What is kept of a run and what of that answers.
 mod records;
 /// Which tree is checked.

@@ -1,0 +1,136 @@
+//! The commands on ledgers: their options as clap reads them, and what they come to.
+#![forbid(unsafe_code)]
+
+use crate::cli::arguments::ConfineArgs;
+use crate::cli::request::{CheckRequest, TreeChoice, confined};
+use crate::cli::{Exit, usage};
+use clap::{Args, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// `checkrun reconcile`.
+#[derive(Debug, Args)]
+pub(super) struct ReconcileArgs {
+    /// The ledger: a task with `steps`, a progress file with `features`, or a backlog of slices
+    #[arg(value_name = "LEDGER", required_unless_present = "from_history")]
+    ledger: Vec<PathBuf>,
+    /// The tree to look at: any git revision [default: the working tree as it stands]
+    #[arg(long, value_name = "REV")]
+    tree: Option<String>,
+    /// Take the steps from the trailers of the commits that REV leads to; with a ledger, show where they differ
+    #[arg(long, value_name = "REV")]
+    from_history: Option<String>,
+    /// Go on after the first step that does not hold, with those that do not depend on it
+    #[arg(long)]
+    all: bool,
+    /// Write what was found into the ledger
+    #[arg(long, conflicts_with = "from_history")]
+    write: bool,
+    /// With --write: what the failure is thought to mean
+    #[arg(long, value_name = "TEXT", requires = "write")]
+    hypothesis: Option<String>,
+    #[command(flatten)]
+    steps: StepArgs,
+}
+
+/// How steps are checked.
+#[derive(Debug, Args)]
+struct StepArgs {
+    /// A command that every step must pass besides its own, before them (repeatable)
+    #[arg(long, value_name = "CMD")]
+    also: Vec<String>,
+    /// What must be unchanged for an earlier result to answer [default: exact, then inputs]
+    #[arg(long, value_enum, value_name = "GUARD", help_heading = "Cache")]
+    guard: Option<StepGuard>,
+    /// Run even what is answered by an earlier result
+    #[arg(long, help_heading = "Cache")]
+    refresh: bool,
+    /// Start every command in this folder of the tree
+    #[arg(long, value_name = "SUBDIR")]
+    cwd: Option<PathBuf>,
+    #[command(flatten)]
+    confine: ConfineArgs,
+}
+
+/// `checkrun ledger`.
+#[derive(Debug, Subcommand)]
+pub(super) enum LedgerCommand {
+    /// Whether a file is a ledger in order; if not, what is wrong at which line and column
+    Check {
+        /// The file
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+}
+
+/// What must be unchanged for an earlier result of a step's check to answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum StepGuard {
+    /// The whole tree
+    Exact,
+    /// The whole tree, or all that an earlier run was seen to read, list or look for
+    Inputs,
+    /// Also: what is under the step's touches, since the tree that its evidence names
+    Touches,
+}
+
+/// Which steps of a ledger hold.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReconcileRequest {
+    /// The ledger, as given.
+    pub ledger: Option<PathBuf>,
+    /// The revision whose history is read for trailers.
+    pub from_history: Option<String>,
+    /// `--all`.
+    pub all: bool,
+    /// `--write`.
+    pub write: bool,
+    /// `--hypothesis`.
+    pub hypothesis: Option<String>,
+    /// How steps are checked.
+    pub steps: StepRequest,
+}
+
+/// How steps are checked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StepRequest {
+    /// Tree and confinement; its command is empty.
+    pub check: CheckRequest,
+    /// `--also`.
+    pub also: Vec<String>,
+    /// `--guard`.
+    pub guard: Option<StepGuard>,
+    /// `--refresh`.
+    pub refresh: bool,
+}
+
+pub(super) fn reconcile(args: ReconcileArgs) -> Result<ReconcileRequest, Exit> {
+    let mut ledgers = args.ledger.into_iter();
+    let ledger = ledgers.next();
+    if let (Some(first), Some(second)) = (&ledger, ledgers.next()) {
+        return Err(usage(
+            &format!("two ledgers, {} and {}: which of them is right cannot be told", first.display(), second.display()),
+            Some("name one; `checkrun reconcile` says for each what holds"),
+        ));
+    }
+    let mut steps = steps(args.steps)?;
+    if let Some(revision) = args.tree {
+        steps.check.tree = TreeChoice::Revision(revision);
+    }
+    Ok(ReconcileRequest {
+        ledger,
+        from_history: args.from_history,
+        all: args.all,
+        write: args.write,
+        hypothesis: args.hypothesis,
+        steps,
+    })
+}
+
+fn steps(args: StepArgs) -> Result<StepRequest, Exit> {
+    if let Some(command) = args.also.iter().find(|command| command.trim().is_empty() || command.contains('\0')) {
+        return Err(usage(&format!("`--also {}` is no command", command.escape_debug()), None));
+    }
+    let inputs = args.guard != Some(StepGuard::Exact);
+    let check = CheckRequest { cwd: args.cwd, inputs, ..confined(args.confine)? };
+    Ok(StepRequest { check, also: args.also, guard: args.guard, refresh: args.refresh })
+}

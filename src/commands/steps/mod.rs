@@ -1,0 +1,284 @@
+//! Checking the steps of a ledger on one tree: every command by the ordinary flow, the first that fails decides. What is
+//! done with the findings (shown, written, committed) is up to the commands.
+#![forbid(unsafe_code)]
+
+mod boundaries;
+mod leftovers;
+mod skeleton;
+mod told;
+
+pub(super) use boundaries::{Boundaries, Boundary};
+pub(super) use leftovers::{Leftovers, left_behind};
+pub(super) use skeleton::{Skeleton, skeleton};
+pub(super) use told::{Found, Report};
+
+use crate::cache::Lookup;
+use crate::cli::{self, Split, StepGuard, StepRequest};
+use crate::commands::{Failure, run};
+use crate::key;
+use crate::ledger::{Ran, Step, any_covers};
+use crate::model::event::{Event, Sink};
+use crate::model::evidence::{CacheUse, Evidence, Tally};
+use crate::model::outcome::Outcome;
+use crate::pipeline::{self, Answered, Caching, Bearings, PipelineError, Prepared, Surroundings, Wish};
+use crate::tree::Snapshot;
+use std::path::Path;
+
+/// What was found out about a step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Status {
+    /// All its commands pass on the tree.
+    Certified,
+    /// One of them fails.
+    Uncertified,
+    /// A step that it depends on is not certified.
+    Blocked,
+    /// One of them was seen to pass and to fail on the same tree.
+    Flaky,
+    /// One of them came to no verdict.
+    Undecided,
+    /// Not looked at.
+    NotReached,
+}
+
+impl Status {
+    /// The word used in output.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Certified => "certified",
+            Self::Uncertified => "uncertified",
+            Self::Blocked => "blocked",
+            Self::Flaky => "flaky",
+            Self::Undecided => "undecided",
+            Self::NotReached => "not_reached",
+        }
+    }
+}
+
+/// How an answer to a command is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum How {
+    /// It ran now.
+    Ran,
+    /// An earlier run on the very same tree, or the same check that was running just now.
+    Exact,
+    /// An earlier run on another tree, all of whose observed inputs are as they were.
+    Inputs,
+    /// An earlier run on the tree of the step's evidence, from which nothing under its touches differs.
+    Touches,
+}
+
+/// One command of a step and what came of it.
+#[derive(Clone, Debug)]
+pub(super) struct Checked {
+    pub(super) cmd: String,
+    pub(super) how: How,
+    pub(super) evidence: Evidence,
+    pub(super) tally: Tally,
+}
+
+impl Checked {
+    /// As a ledger has it.
+    pub(super) fn ran(&self) -> Ran {
+        let evidence = &self.evidence;
+        let status = pipeline::exit_status(evidence.outcome, evidence.exit, evidence.signal, evidence.reason.as_deref());
+        Ran {
+            cmd: self.cmd.clone(),
+            exit: i64::from(status),
+            secs: evidence.secs,
+            at: evidence.at.clone(),
+            summary: evidence.summary.clone(),
+            tail: evidence.tail.clone(),
+        }
+    }
+}
+
+/// What was found out about a step, and by what.
+#[derive(Clone, Debug)]
+pub(super) struct Finding {
+    pub(super) status: Status,
+    pub(super) checks: Vec<Checked>,
+    /// Why, where the last command does not say it.
+    pub(super) reason: Option<String>,
+    /// What else a person should know, a sentence each.
+    pub(super) notes: Vec<String>,
+}
+
+impl Finding {
+    pub(super) fn without_check(status: Status, reason: Option<String>) -> Self {
+        Self { status, checks: Vec::new(), reason, notes: Vec::new() }
+    }
+}
+
+/// Where checks are run: one tree, and what all of them have in common.
+pub(super) struct Bench<'a> {
+    pub(super) snapshot: Snapshot,
+    pub(super) boundaries: Boundaries<'a>,
+    bearings: Bearings<'a>,
+    around: &'a Surroundings,
+    wish: Wish,
+    request: &'a StepRequest,
+}
+
+impl<'a> Bench<'a> {
+    /// Resolves the tree. What lies at `cut` is no part of it: the ledger is a claim about the tree, and what it says
+    /// must not change what is found.
+    pub(super) fn new(
+        request: &'a StepRequest,
+        cut: &'a [Vec<u8>],
+        start: &Path,
+        around: &'a Surroundings,
+    ) -> Result<Self, Failure> {
+        let wish = run::wish(request.check.clone(), start)?;
+        let snapshot = crate::tree::resolve(&wish.start, &wish.source, &around.scratch())?.without(cut)?;
+        let boundaries = Boundaries::new(start, cut);
+        Ok(Self { snapshot, boundaries, bearings: Bearings::new(around), around, wish, request })
+    }
+
+    /// Runs or answers the commands of a step up to the first that does not pass.
+    pub(super) fn check(&mut self, step: &Step, plan_version: Option<&str>, sink: &mut dyn Sink) -> Result<Finding, Failure> {
+        let mut finding = Finding::without_check(Status::Certified, None);
+        if step.check.is_empty() {
+            finding.status = Status::Undecided;
+            finding.reason = Some("no command is known that could decide it".to_owned());
+            return Ok(finding);
+        }
+        let since = self.unchanged_since(step, plan_version, &mut finding.notes)?;
+        let commands: Vec<&String> = self.request.also.iter().chain(&step.check).collect();
+        for cmd in commands {
+            let checked = match self.command(cmd, since.as_ref(), sink) {
+                Ok(checked) => checked,
+                // A program that this machine lacks says nothing about the tree.
+                Err(error @ PipelineError::Toolchain(_)) => {
+                    finding.status = Status::Undecided;
+                    finding.reason = Some(format!("`{cmd}`: {error}"));
+                    return Ok(finding);
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let (outcome, tally) = (checked.evidence.outcome, checked.tally);
+            if outcome == Outcome::Interrupted {
+                let signal = checked.evidence.signal.unwrap_or(2);
+                return Err(PipelineError::Interrupted(signal).into());
+            }
+            let reason = checked.evidence.reason.clone();
+            finding.checks.push(checked);
+            finding.status = match outcome {
+                _ if tally.is_flaky() => {
+                    finding.reason = Some(format!("`{cmd}` passed {} times and failed {} on this very tree", tally.passed, tally.failed));
+                    Status::Flaky
+                }
+                Outcome::Passed => continue,
+                Outcome::Failed => Status::Uncertified,
+                other => {
+                    let why = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
+                    finding.reason = Some(format!("`{cmd}` ended as `{}`{why}, which decides nothing", other.name()));
+                    Status::Undecided
+                }
+            };
+            return Ok(finding);
+        }
+        Ok(finding)
+    }
+
+    fn command(&mut self, cmd: &str, since: Option<&Snapshot>, sink: &mut dyn Sink) -> Result<Checked, PipelineError> {
+        self.wish.argv = argv(cmd);
+        let prepared = pipeline::prepare_on(&self.wish, self.snapshot.clone(), &mut self.bearings)?;
+        if let Some(before) = since
+            && !self.request.refresh
+            && let Some((evidence, tally)) = self.since(before, &prepared)?
+        {
+            return Ok(Checked { cmd: cmd.to_owned(), how: How::Touches, evidence, tally });
+        }
+        let caching = if self.request.refresh { Caching::Refresh } else { Caching::Use };
+        let Answered { evidence, cache, tally, from } =
+            pipeline::answer(&prepared, self.wish.inputs, caching, self.around, None, &mut Silent(sink))?;
+        self.bearings.take_back(prepared, cache);
+        let how = match cache {
+            CacheUse::Hit if from.is_some() => How::Inputs,
+            CacheUse::Hit | CacheUse::Joined => How::Exact,
+            CacheUse::Miss | CacheUse::Refreshed | CacheUse::Off => How::Ran,
+        };
+        Ok(Checked { cmd: cmd.to_owned(), how, evidence, tally })
+    }
+
+    /// A pass on record for the same command on the tree `before`, where nothing answers for the tree itself. The
+    /// ledger only says which tree to compare with; that it passed there is not taken from it.
+    fn since(&mut self, before: &Snapshot, now: &Prepared) -> Result<Option<(Evidence, Tally)>, PipelineError> {
+        let found = pipeline::on_record(now, self.around)?;
+        if matches!(pipeline::judge(&found, Caching::Use, now), Lookup::Hit(_)) || found.tally.is_flaky() {
+            return Ok(None);
+        }
+        let then = pipeline::prepare_on(&self.wish, before.clone(), &mut self.bearings)?;
+        if key::weak_key(&then.action) != key::weak_key(&now.action) {
+            return Ok(None);
+        }
+        let found = pipeline::on_record(&then, self.around)?;
+        Ok(match pipeline::judge(&found, Caching::Use, &then) {
+            Lookup::Hit(evidence) if evidence.outcome == Outcome::Passed => Some((*evidence, found.tally)),
+            _ => None,
+        })
+    }
+
+    /// Under guard `touches`, the tree of the step's evidence if nothing under the step's touches differs from it.
+    fn unchanged_since(
+        &mut self,
+        step: &Step,
+        plan_version: Option<&str>,
+        notes: &mut Vec<String>,
+    ) -> Result<Option<Snapshot>, Failure> {
+        if let Some(why) = step.void_evidence(plan_version) {
+            notes.push(format!("its evidence is void: {why}"));
+            return Ok(None);
+        }
+        let Some(tree) = step.evidence.as_ref().and_then(|evidence| evidence.tree.as_deref()) else { return Ok(None) };
+        if self.request.guard != Some(StepGuard::Touches) {
+            return Ok(None);
+        }
+        let Some(touches) = step.touches.as_deref().filter(|touches| !touches.is_empty()) else {
+            notes.push("it names no touches, so the whole tree stands for them".to_owned());
+            return Ok(None);
+        };
+        let Some(before) = self.boundaries.tree(tree)? else {
+            notes.push(format!("the tree of its evidence, {tree}, is not in this repository; it counts as none"));
+            return Ok(None);
+        };
+        let own = |snapshot: &Snapshot| -> Result<Vec<_>, Failure> {
+            Ok(snapshot.leaves()?.into_iter().filter(|(path, _)| any_covers(touches, path)).collect())
+        };
+        let (then, now) = (own(&before)?, own(&self.snapshot)?);
+        if then.is_empty() && now.is_empty() {
+            notes.push("its touches match nothing, so the whole tree stands for them".to_owned());
+            return Ok(None);
+        }
+        Ok((then == now).then_some(before))
+    }
+}
+
+/// A command of a ledger as an argument list: split where it is only words and quotes, else for the shell.
+fn argv(cmd: &str) -> Vec<Vec<u8>> {
+    match cli::split(cmd.as_bytes()) {
+        Split::Words(words) => words,
+        Split::Shell | Split::Nothing => vec![b"sh".to_vec(), b"-c".to_vec(), cmd.as_bytes().to_vec()],
+    }
+}
+
+/// Passes on what a person must know and keeps the checks' own output to itself.
+struct Silent<'a>(&'a mut dyn Sink);
+
+impl Sink for Silent<'_> {
+    fn event(&mut self, event: Event<'_>) {
+        if matches!(event, Event::Warning(_) | Event::Waiting { .. } | Event::Staging { .. }) {
+            self.0.event(event);
+        }
+    }
+
+    fn wants_output(&self) -> bool {
+        false
+    }
+}
+
+/// The tree that a request is about, in words.
+pub(super) fn is_working_tree(request: &StepRequest) -> bool {
+    matches!(request.check.tree, cli::TreeChoice::Working)
+}
