@@ -15,14 +15,14 @@ mod verdict;
 
 pub use bearings::Bearings;
 pub use inputs::{HostInputs, InputGroups, TreeInputs};
-pub use prepare::{Prepared, Wish, prepare, prepare_on};
+pub use prepare::{Origin, Prepared, Wish, prepare, prepare_on};
 pub use verdict::exit_status;
 
 use crate::cache::{self, Lookup, MissReason};
 use crate::catalogue::CatalogueError;
 use crate::key;
 use crate::flight::FlightError;
-use crate::model::evidence::{CacheUse, Evidence, Found, Stored, Tally};
+use crate::model::evidence::{CacheUse, Evidence, Found, Tally};
 use crate::model::event::{Event, Sink};
 use crate::pipeline::ground::Ground;
 use crate::pipeline::lead::{Lead, wait_for_lead};
@@ -90,15 +90,6 @@ pub struct Answered {
     pub tally: Tally,
     /// Which record of another tree answered, under guard `inputs` or `touches`.
     pub from: Option<Origin>,
-}
-
-/// A record of another tree.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Origin {
-    /// Its number.
-    pub record: i64,
-    /// Full id of its tree.
-    pub tree: String,
 }
 
 /// Why no answer can be given.
@@ -208,7 +199,7 @@ pub fn answer(
     match judge(&found, caching, prepared) {
         Lookup::Hit(evidence) => {
             replay(&evidence, around, log, sink)?;
-            let from = found.latest.as_ref().and_then(|stored| elsewhere(stored, prepared));
+            let from = found.latest.as_ref().and_then(|stored| prepared.elsewhere(stored));
             return Ok(Answered { evidence: *evidence, cache: CacheUse::Hit, tally: found.tally, from });
         }
         Lookup::Miss(MissReason::NeverRun) if inputs => {
@@ -259,7 +250,7 @@ fn join_or_run(
             Lead::Ours(leader) => Some(leader),
             Lead::Joined(stored, tally) => {
                 replay(&stored.evidence, means.around, log, sink)?;
-                let from = elsewhere(&stored, prepared);
+                let from = prepared.elsewhere(&stored);
                 return Ok(Answered { evidence: stored.evidence, cache: CacheUse::Joined, tally, from });
             }
         },
@@ -267,12 +258,6 @@ fn join_or_run(
     let ran = runs::run(prepared, means, log, sink)?;
     drop(lead);
     Ok(ran)
-}
-
-/// Says so where the run was on another tree than is asked about: under guard `touches` the rest of it may differ.
-fn elsewhere(stored: &Stored, prepared: &Prepared) -> Option<Origin> {
-    let tree = stored.evidence.tree.clone();
-    (tree != prepared.action.tree.tree.hex()).then_some(Origin { record: stored.id, tree })
 }
 
 /// What is on record, and what was broken on the way.

@@ -4,6 +4,7 @@
 
 use crate::key::{self, Keyed};
 use crate::model::check::{Action, Command, Guard};
+use crate::model::evidence::Stored;
 use crate::model::layer::Layer;
 use crate::model::policy::Overrides;
 use crate::pipeline::digests::KnownDigests;
@@ -58,6 +59,23 @@ pub struct Prepared {
     pub(crate) abilities: Abilities,
     /// Digests of host files that were computed on the way and are worth remembering.
     pub(crate) digests: KnownDigests,
+}
+
+/// A record of another tree.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Origin {
+    /// Its number.
+    pub record: i64,
+    /// Full id of its tree.
+    pub tree: String,
+}
+
+impl Prepared {
+    /// Says so where a run was on another tree than is asked about: under guard `touches` the rest of it may differ.
+    pub(crate) fn elsewhere(&self, stored: &Stored) -> Option<Origin> {
+        let tree = stored.evidence.tree.clone();
+        (tree != self.action.tree.tree.hex()).then_some(Origin { record: stored.id, tree })
+    }
 }
 
 /// Looks everything up.
