@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::model::evidence::{Evidence, Found, Tally};
-use crate::model::layer::{Layer, Level};
+use crate::model::layer::{Layer, LayerState, Level};
 use crate::model::outcome::Outcome;
 use crate::model::policy::{Clock, Network, Policy};
 use std::collections::BTreeMap;
@@ -161,7 +161,11 @@ pub fn same_sandbox(
         let was = evidence.layers.get(&layer).map_or("off", |state| state.word());
         let asked = layers.get(&layer).copied().unwrap_or("off");
         if was != asked {
-            return Err(format!("layer `{layer}` was {was} instead of {asked}"));
+            let why = match evidence.layers.get(&layer) {
+                Some(LayerState::Partial(why) | LayerState::Unavailable(why)) => format!(" ({why})"),
+                _ => String::new(),
+            };
+            return Err(format!("layer `{layer}` was {was} instead of {asked}{why}"));
         }
     }
     Ok(())
@@ -172,7 +176,6 @@ mod tests {
     use super::*;
     use crate::model::evidence::Stored;
     use crate::model::evidence::tests::evidence;
-    use crate::model::layer::LayerState;
 
     fn policy() -> Policy {
         crate::key::tests::action().policy

@@ -142,6 +142,10 @@ fn of_policy(policy: &Policy, listing: &mut Listing) {
             listing.text("policy.clock", mode.name());
             listing.text("policy.clock_start", &start.to_string());
         }
+        Clock::Commit { mode } => {
+            listing.text("policy.clock", mode.name());
+            listing.text("policy.clock_start", "commit");
+        }
         Clock::Host => listing.text("policy.clock", "host"),
     }
     listing.text(

@@ -78,7 +78,9 @@ impl Summary {
             text
         });
         match (&self.last, counts) {
-            (Some(last), Some(counts)) if self.packages > 1 => Some(format!("{last}  ({} packages, {counts})", self.packages)),
+            (Some(last), Some(counts)) if self.packages > 1 => {
+                Some(format!("{last}  ({} packages, {counts})", self.packages))
+            }
             (Some(last), Some(counts)) => Some(format!("{last}  {counts}")),
             (Some(last), None) if self.packages > 1 => Some(format!("{last}  ({} packages)", self.packages)),
             (Some(last), None) => Some(last.clone()),

@@ -177,7 +177,8 @@ fn title(message: &str, step: &str) -> String {
         let line = line.trim_start_matches(['*', '-', ' ', '\t']);
         Some(line.strip_prefix(step)?.strip_prefix(':')?.trim().to_owned())
     };
-    let title = message.lines().find_map(of).unwrap_or_else(|| message.lines().next().unwrap_or_default().to_owned());
+    let title =
+        message.lines().find_map(of).unwrap_or_else(|| message.lines().next().unwrap_or_default().to_owned());
     title.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).take(200).collect()
 }
 
@@ -199,7 +200,11 @@ pub(crate) fn reverted(message: &str) -> Vec<String> {
 #[must_use]
 pub fn write(claim: &Claim) -> String {
     let line = |text: &str| -> String {
-        text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect::<String>().trim().to_owned()
+        text.chars()
+            .map(|letter| if letter.is_control() { ' ' } else { letter })
+            .collect::<String>()
+            .trim()
+            .to_owned()
     };
     let title = line(&claim.title);
     let step = line(&claim.step);
@@ -209,8 +214,13 @@ pub fn write(claim: &Claim) -> String {
     }
     let _ = writeln!(text, "Agent-Step: {step}");
     for check in &claim.checks {
-        let quoted = check.cmd.chars().any(char::is_control) || serde_json::from_str::<String>(&check.cmd).is_ok();
-        let cmd = if quoted { serde_json::Value::from(check.cmd.as_str()).to_string() } else { check.cmd.trim().to_owned() };
+        let quoted =
+            check.cmd.chars().any(char::is_control) || serde_json::from_str::<String>(&check.cmd).is_ok();
+        let cmd = if quoted {
+            serde_json::Value::from(check.cmd.as_str()).to_string()
+        } else {
+            check.cmd.trim().to_owned()
+        };
         let _ = write!(text, "Agent-Check: {cmd}");
         if let Some(exit) = check.exit {
             let _ = write!(text, " exit={exit}");

@@ -78,6 +78,10 @@ pub fn expand(policy: &Policy, reasons: &Reasons) -> String {
             text.text("mode", mode.name());
             text.text("start", &show_instant(start));
         }
+        Clock::Commit { mode } => {
+            text.text("mode", mode.name());
+            text.text("start", "commit");
+        }
         Clock::Host => text.text("mode", "host"),
     }
     why(&mut text, "clock", policy.clock == Clock::Host);

@@ -2,6 +2,7 @@
 //! wrong in form; deciding what a machine can enforce, or looking for programs on it, is not done here.
 #![forbid(unsafe_code)]
 
+mod clock;
 mod document;
 mod expand;
 mod policy;
@@ -9,6 +10,7 @@ mod runner;
 mod settings;
 mod strictness;
 
+pub use clock::set_clock;
 pub use expand::{expand, expand_runner};
 pub use policy::{NamedPolicy, Reasons, policies, policy};
 pub use runner::{choose_runner, first_word, runners};
@@ -76,6 +78,12 @@ pub enum CatalogueError {
         /// The other.
         second: String,
     },
+    /// The command line asks for a clock mode, and the clock is not fixed.
+    #[error("`--clock-mode` has no effect on the host's clock, which policy `{policy}` shows")]
+    HostClockMode {
+        /// The policy.
+        policy: String,
+    },
     /// A repository's settings ask for more than the policy allows.
     #[error("{file}: key `{key}`: {problem}")]
     Widens {
@@ -102,6 +110,7 @@ impl CatalogueError {
                 "a repository may only tighten; what widens comes from the command line or from your own policies"
                     .to_owned(),
             ),
+            Self::HostClockMode { .. } => Some("name an instant too: `--clock 2026-01-01T00:00:00Z`".to_owned()),
             Self::Document { .. } | Self::Unreadable { .. } => None,
         }
     }

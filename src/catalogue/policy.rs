@@ -2,11 +2,12 @@
 //! a machine can enforce of it is not asked here.
 #![forbid(unsafe_code)]
 
+use crate::catalogue::clock;
 use crate::catalogue::document::{Section, Source};
 use crate::catalogue::{CatalogueError, names_in, read, unknown};
 use crate::model::layer::{Layer, Level, Need};
-use crate::model::policy::{Aslr, Clock, ClockMode, GitView, Limits, Network, Policy, Visible};
-use crate::model::units::{Bytes, parse_duration, parse_instant};
+use crate::model::policy::{Aslr, Clock, ClockStart, GitView, Limits, Network, Policy, Visible};
+use crate::model::units::{Bytes, parse_duration};
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
@@ -133,7 +134,7 @@ pub(super) fn parse(name: &str, source: Source<'_>, origin: &str) -> Result<Name
         layers: layers(&root, &mut reasons)?,
         limits: limits(&root)?,
         aslr: aslr(&root, &mut reasons)?,
-        clock: clock(&root, &mut reasons)?,
+        clock: clock_of(&root, &mut reasons)?,
         git: git(&root, &mut reasons)?,
         visible: visible(&root, "visible")?,
     };
@@ -166,13 +167,11 @@ fn aslr(root: &Section<'_, '_>, reasons: &mut Reasons) -> Result<Aslr, Catalogue
         .ok_or_else(|| section.missing("mode", "`on` or `off`"))
 }
 
-fn clock(root: &Section<'_, '_>, reasons: &mut Reasons) -> Result<Clock, CatalogueError> {
+fn clock_of(root: &Section<'_, '_>, reasons: &mut Reasons) -> Result<Clock, CatalogueError> {
     let section = root.needed_section("clock", &["mode", "start", "why"])?;
-    let mode = section.word(
-        "mode",
-        &[("ticking", Some(ClockMode::Ticking)), ("frozen", Some(ClockMode::Frozen)), ("host", None)],
-    )?;
-    let start = section.parsed("start", parse_instant)?;
+    let [ticking, frozen] = clock::MODES.map(|(word, mode)| (word, Some(mode)));
+    let mode = section.word("mode", &[ticking, frozen, ("host", None)])?;
+    let start = clock::start(&section)?;
     if section.has("why") || mode == Some(None) {
         reasons.insert("clock".to_owned(), reason(&section)?);
     }
@@ -180,8 +179,11 @@ fn clock(root: &Section<'_, '_>, reasons: &mut Reasons) -> Result<Clock, Catalog
         (None, _) => Err(section.missing("mode", "`ticking`, `frozen` or `host`")),
         (Some(None), None) => Ok(Clock::Host),
         (Some(None), Some(_)) => Err(section.fail("start", "the host's clock has no start of its own")),
-        (Some(Some(_)), None) => Err(section.missing("start", "an instant such as \"2026-01-01T00:00:00Z\"")),
-        (Some(Some(mode)), Some(start)) => Ok(Clock::Fixed { start, mode }),
+        (Some(Some(mode)), Some(ClockStart::At(start))) => Ok(Clock::Fixed { start, mode }),
+        (Some(Some(mode)), Some(ClockStart::Commit)) => Ok(Clock::Commit { mode }),
+        (Some(Some(_)), Some(ClockStart::Host) | None) => {
+            Err(section.missing("start", "an instant such as \"2026-01-01T00:00:00Z\", or \"commit\""))
+        }
     }
 }
 

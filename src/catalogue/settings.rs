@@ -3,12 +3,13 @@
 #![forbid(unsafe_code)]
 
 use crate::catalogue::CatalogueError;
+use crate::catalogue::clock;
 use crate::catalogue::document::{Section, Source};
 use crate::catalogue::policy::{built_in, count, cpus, size};
 use crate::catalogue::strictness::widening;
 use crate::model::layer::{Layer, Need};
-use crate::model::policy::{Clock, Limits, Network, Overrides, Policy};
-use crate::model::units::{parse_duration, parse_instant, show_duration};
+use crate::model::policy::{Clock, ClockWish, Limits, Network, Overrides, Policy};
+use crate::model::units::{parse_duration, show_duration};
 
 /// The file at the root of a tree that holds the repository's settings.
 pub const SETTINGS_FILE: &str = ".checkrun.toml";
@@ -20,8 +21,8 @@ pub struct RepositorySettings {
     policy: Option<String>,
     /// Lower limits.
     limits: Overrides,
-    /// Where the fixed clock starts, in seconds since 1970.
-    clock_start: Option<i64>,
+    /// When the fixed clock starts and whether it runs.
+    clock: ClockWish,
     /// The host's network is closed whatever the policy says.
     loopback_only: bool,
 }
@@ -45,11 +46,16 @@ impl RepositorySettings {
             Some(section) => lower_limits(&section)?,
             None => Overrides::default(),
         };
-        let clock = root.section("clock", &["start"])?;
+        let clock = match root.section("clock", &["start", "mode"])? {
+            Some(section) => {
+                ClockWish { start: clock::start(&section)?, mode: section.word("mode", &clock::MODES)? }
+            }
+            None => ClockWish::default(),
+        };
         Ok(Self {
             policy: root.text("policy")?.map(str::to_owned),
             limits,
-            clock_start: clock.map(|clock| clock.parsed("start", parse_instant)).transpose()?.flatten(),
+            clock,
             // There is one word to choose from: a repository cannot open the network, only close it.
             loopback_only: root.word("network", &[("loopback", true)])?.unwrap_or(false),
         })
@@ -93,12 +99,9 @@ pub fn tighten(policy: &Policy, settings: &RepositorySettings) -> Result<Policy,
         tightened.network = Network::Loopback;
         tightened.layers.insert(Layer::Net, Need::Require);
     }
-    if let Some(start) = settings.clock_start {
-        match &mut tightened.clock {
-            Clock::Fixed { start: fixed, .. } => *fixed = start,
-            // With the host's clock asked for by the caller there is no start to set; that is the caller's choice.
-            Clock::Host => {}
-        }
+    // With the host's clock asked for by the caller there is no start to set; that is the caller's choice.
+    if tightened.clock != Clock::Host {
+        tightened.clock = clock::changed(tightened.clock, settings.clock).unwrap_or(tightened.clock);
     }
     Ok(tightened)
 }
@@ -187,6 +190,7 @@ pub fn apply(policy: &Policy, overrides: &Overrides) -> Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::policy::ClockMode;
     use crate::model::units::Bytes;
 
     fn policy(name: &str) -> Policy {
@@ -207,7 +211,11 @@ mod tests {
         assert_eq!(got.limits.cpus_milli, Some(1500));
         assert_eq!(got.layers.get(&Layer::Cpus), Some(&Need::Require));
         assert_eq!(got.layers.get(&Layer::Memory), Some(&Need::Prefer));
-        assert!(matches!(got.clock, Clock::Fixed { start: 1_580_601_600, .. }));
+        assert_eq!(got.clock, Clock::Fixed { start: 1_580_601_600, mode: ClockMode::Ticking });
+        let frozen = tightened("hermetic", "format = 1\n[clock]\nmode = \"frozen\"\n").unwrap();
+        assert_eq!(frozen.clock, Clock::Fixed { start: 1_767_225_600, mode: ClockMode::Frozen });
+        let commit = tightened("hermetic", "format = 1\n[clock]\nstart = \"commit\"\n").unwrap();
+        assert_eq!(commit.clock, Clock::Commit { mode: ClockMode::Ticking });
         assert_eq!(tightened("hermetic", "format = 1\npolicy = \"strict\"").unwrap().name, "strict");
         let closed = tightened("networked", "format = 1\nnetwork = \"loopback\"").unwrap();
         assert_eq!(closed.network, Network::Loopback);

@@ -3,7 +3,8 @@
 
 use crate::cli::ledger::{LedgerCommand, ReconcileArgs};
 use crate::model::event::Format;
-use crate::model::units::{Bytes, parse_cpus, parse_duration};
+use crate::model::policy::{ClockMode, ClockStart};
+use crate::model::units::{Bytes, parse_cpus, parse_duration, parse_instant};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -126,6 +127,15 @@ pub(super) enum Command {
     },
     /// What this machine's kernel offers, what is missing and how to get it
     Doctor,
+    /// What the wall clock shows here, by each way of reading it; `doctor` runs it inside a sandbox
+    #[command(hide = true)]
+    ClockReport {
+        /// One reading only
+        #[arg(long)]
+        child: bool,
+    },
+    /// Write a commented .checkrun.toml for this repository, its clock set to the midnight after the newest commit
+    Init,
     /// Make room in the cache
     Gc {
         /// Remove the oldest until no more than this is left, such as 2GiB
@@ -224,6 +234,13 @@ pub(super) struct ConfineArgs {
     /// Toolchain description [default: by the command's first word, else generic]
     #[arg(long, value_name = "NAME", help_heading = "Sandbox")]
     pub(super) runner: Option<String>,
+    /// What time it is when the check starts: an instant such as 2026-01-01T00:00:00Z, `commit` (its committer
+    /// date) or `host` (not fixed; never cached) [default: the policy's or the repository's]
+    #[arg(long, value_name = "WHEN", value_parser = clock_start, help_heading = "Sandbox")]
+    pub(super) clock: Option<ClockStart>,
+    /// Whether the fixed clock runs as real time does, or stands still
+    #[arg(long, value_enum, value_name = "MODE", help_heading = "Sandbox")]
+    pub(super) clock_mode: Option<ClockModeName>,
     /// Pass a variable in, with this value or the caller's own (repeatable)
     #[arg(long, value_name = "NAME[=VALUE]", help_heading = "Sandbox")]
     pub(super) env: Vec<OsString>,
@@ -256,6 +273,35 @@ pub(super) enum GuardName {
     Inputs,
     /// What `--touches` matches
     Touches,
+}
+
+/// `--clock-mode`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(super) enum ClockModeName {
+    /// Runs as real time does
+    Ticking,
+    /// Stands still, but for a hair per reading
+    Frozen,
+}
+
+impl From<ClockModeName> for ClockMode {
+    fn from(name: ClockModeName) -> Self {
+        match name {
+            ClockModeName::Ticking => Self::Ticking,
+            ClockModeName::Frozen => Self::Frozen,
+        }
+    }
+}
+
+/// `--clock`: a word or an instant.
+fn clock_start(text: &str) -> Result<ClockStart, String> {
+    match text {
+        "commit" => Ok(ClockStart::Commit),
+        "host" => Ok(ClockStart::Host),
+        _ => parse_instant(text)
+            .map(ClockStart::At)
+            .map_err(|problem| format!("{problem}; or write `commit` or `host`")),
+    }
 }
 
 /// A size that is not zero.

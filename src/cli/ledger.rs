@@ -108,7 +108,11 @@ pub(super) fn reconcile(args: ReconcileArgs) -> Result<ReconcileRequest, Exit> {
     let ledger = ledgers.next();
     if let (Some(first), Some(second)) = (&ledger, ledgers.next()) {
         return Err(usage(
-            &format!("two ledgers, {} and {}: which of them is right cannot be told", first.display(), second.display()),
+            &format!(
+                "two ledgers, {} and {}: which of them is right cannot be told",
+                first.display(),
+                second.display()
+            ),
             Some("name one; `checkrun reconcile` says for each what holds"),
         ));
     }
@@ -127,7 +131,9 @@ pub(super) fn reconcile(args: ReconcileArgs) -> Result<ReconcileRequest, Exit> {
 }
 
 fn steps(args: StepArgs) -> Result<StepRequest, Exit> {
-    if let Some(command) = args.also.iter().find(|command| command.trim().is_empty() || command.contains('\0')) {
+    if let Some(command) =
+        args.also.iter().find(|command| command.trim().is_empty() || command.contains('\0'))
+    {
         return Err(usage(&format!("`--also {}` is no command", command.escape_debug()), None));
     }
     let inputs = args.guard != Some(StepGuard::Exact);

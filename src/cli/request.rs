@@ -7,7 +7,7 @@ use crate::cli::words::{Split, split};
 use crate::cli::{Exit, completions, man, usage};
 use crate::model::check::Guard;
 use crate::model::event::Format;
-use crate::model::policy::Overrides;
+use crate::model::policy::{ClockStart, ClockWish, Overrides};
 use crate::model::units::Bytes;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -71,6 +71,13 @@ pub enum Request {
     },
     /// What this machine offers.
     Doctor,
+    /// What the wall clock shows to this process.
+    ClockReport {
+        /// One reading only.
+        child: bool,
+    },
+    /// Write the repository's own settings.
+    Init,
     /// Make room.
     Gc(Gc),
     /// Which steps of a ledger hold.
@@ -151,6 +158,8 @@ pub struct CheckRequest {
     pub env: Vec<PassedVariable>,
     /// Limits given.
     pub overrides: Overrides,
+    /// `--clock` and `--clock-mode`.
+    pub clock: ClockWish,
     /// `--require-tests`.
     pub require_tests: Option<u64>,
     /// Program and arguments; never empty, no NUL.
@@ -192,6 +201,8 @@ pub(super) fn invocation(cli: Cli) -> Result<Invocation, Exit> {
         Some(Command::Policies { name }) => Request::Policies { name },
         Some(Command::Runners { name }) => Request::Runners { name },
         Some(Command::Doctor) => Request::Doctor,
+        Some(Command::ClockReport { child }) => Request::ClockReport { child },
+        Some(Command::Init) => Request::Init,
         Some(Command::Gc { max_size, max_age }) => Request::Gc(Gc { max_size, max_age }),
         Some(Command::Reconcile(args)) => Request::Reconcile(Box::new(ledger::reconcile(args)?)),
         Some(Command::Ledger { command: LedgerCommand::Check { file } }) => Request::LedgerCheck { file },
@@ -248,6 +259,13 @@ fn check(args: CheckArgs) -> Result<CheckRequest, Exit> {
 
 /// A request that has only what confines a check; everything else is still to be filled in.
 pub(super) fn confined(args: ConfineArgs) -> Result<CheckRequest, Exit> {
+    let clock = ClockWish { start: args.clock, mode: args.clock_mode.map(Into::into) };
+    if clock.start == Some(ClockStart::Host) && clock.mode.is_some() {
+        return Err(usage(
+            "`--clock-mode` has no effect on the host's clock",
+            Some("leave it out, or give `--clock` an instant such as `2026-01-01T00:00:00Z`"),
+        ));
+    }
     Ok(CheckRequest {
         tree: TreeChoice::Working,
         cwd: None,
@@ -266,6 +284,7 @@ pub(super) fn confined(args: ConfineArgs) -> Result<CheckRequest, Exit> {
             disk: args.disk,
             output: args.output_limit,
         },
+        clock,
         require_tests: None,
         argv: Vec::new(),
     })

@@ -4,7 +4,7 @@
 use super::*;
 use crate::model::check::Guard;
 use crate::model::event::Format;
-use crate::model::policy::Overrides;
+use crate::model::policy::{ClockMode, ClockStart, ClockWish, Overrides};
 use crate::model::units::Bytes;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -58,7 +58,7 @@ fn a_string_and_a_list_are_the_same_command() {
 #[test]
 fn every_option_arrives() {
     let line = "-C there --format json -v --staged --cwd sub --guard touches --policy strict --runner go --env A=b=c \
-                --env HOMEY --timeout 10m --memory 4GiB --cpus 1.5 --pids 9 --disk 1GiB --output-limit 1MiB \
+                --env HOMEY --clock 2020-02-02T00:00:00Z --clock-mode frozen --timeout 10m --memory 4GiB --cpus 1.5 --pids 9 --disk 1GiB --output-limit 1MiB \
                 --scope a --scope :!b --touches c --require-tests --refresh --show-output --output o.json --log l.txt -- x";
     let invocation = read(line).unwrap();
     assert_eq!(
@@ -67,7 +67,10 @@ fn every_option_arrives() {
     );
     let run = run(line);
     assert_eq!(run.check.tree, TreeChoice::Staged);
-    assert_eq!((run.check.scope.as_slice(), run.check.guard), (["a", ":!b"].map(str::to_owned).as_slice(), Guard::Touches));
+    assert_eq!(
+        (run.check.scope.as_slice(), run.check.guard),
+        (["a", ":!b"].map(str::to_owned).as_slice(), Guard::Touches)
+    );
     assert_eq!(run.check.touches, ["c"]);
     assert_eq!(run.check.cwd, Some(PathBuf::from("sub")));
     assert_eq!((run.check.policy.as_deref(), run.check.runner.as_deref()), (Some("strict"), Some("go")));
@@ -85,6 +88,8 @@ fn every_option_arrives() {
         output: Some(Bytes(1 << 20)),
     };
     assert_eq!(run.check.overrides, expected);
+    let clock = ClockWish { start: Some(ClockStart::At(1_580_601_600)), mode: Some(ClockMode::Frozen) };
+    assert_eq!(run.check.clock, clock);
     assert_eq!(run.check.require_tests, Some(1));
     assert_eq!(run.cache, CacheMode::Refresh);
     let output = OutputRequest {
@@ -104,6 +109,7 @@ fn commands_take_the_options_of_all() {
         ("policies strict --format json", Request::Policies { name: Some("strict".to_owned()) }),
         ("--format json runners", Request::Runners { name: None }),
         ("doctor -v", Request::Doctor),
+        ("init", Request::Init),
         ("gc --max-size 2GiB", Request::Gc(Gc { max_size: Some(Bytes(2 << 30)), max_age: None })),
     ] {
         assert_eq!(read(line).unwrap().request, request, "{line}");
@@ -131,6 +137,13 @@ fn slips_are_status_125_on_stderr_and_say_what_is_wrong() {
         ("--pids 0 -- x", "--pids"),
         ("--guard touches -- x", "add `--touches PATHSPEC`"),
         ("--guard exact --touches a -- x", "no effect"),
+        ("--clock tomorrow -- x", "`tomorrow` is not an instant"),
+        ("--clock 2026-01-01 -- x", "write it as RFC 3339"),
+        ("--clock 1969-12-31T23:59:59Z -- x", "outside the years 1970 to 2262"),
+        ("--clock 2263-01-01T00:00:00Z -- x", "outside the years 1970 to 2262"),
+        ("--clock 2026-01-01T00:00:00.5Z -- x", "whole seconds"),
+        ("--clock host --clock-mode frozen -- x", "no effect on the host's clock"),
+        ("--clock-mode sideways -- x", "sideways"),
         ("--env =x -- x", "--env"),
         ("--format yaml -- x", "yaml"),
         ("--show-output -- x", "no effect"),

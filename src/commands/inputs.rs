@@ -38,8 +38,13 @@ pub(super) fn inputs(request: CheckRequest, session: &mut Session) -> Result<u8,
     let (prepared, answered) = pipeline::check(&wish, Caching::Use, &session.around, None, &mut silent)?;
     let unknown = || {
         Failure::new(
-            format!("what the check depends on is not known in full (it ended as `{}`)", answered.evidence.outcome.name()),
-            Some("a program that makes namespaces of its own, or more than 100,000 paths, ends the observation"),
+            format!(
+                "what the check depends on is not known in full (it ended as `{}`)",
+                answered.evidence.outcome.name()
+            ),
+            Some(
+                "a program that makes namespaces of its own, or more than 100,000 paths, ends the observation",
+            ),
         )
     };
     // What has just been recorded is newer than what was open before.
@@ -57,7 +62,12 @@ impl crate::model::event::Sink for Silent {
 
 fn tell(record: i64, groups: &InputGroups, session: &mut Session) -> Result<u8, Failure> {
     if session.reporter.is_json() {
-        session.reporter.object(&Told { record, scope: &groups.scope, tree: &groups.tree, host: &groups.host });
+        session.reporter.object(&Told {
+            record,
+            scope: &groups.scope,
+            tree: &groups.tree,
+            host: &groups.host,
+        });
         return Ok(0);
     }
     let mut text = String::new();

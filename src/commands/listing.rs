@@ -84,7 +84,11 @@ pub(super) fn runners(name: Option<&str>, session: &mut Session) -> Result<u8, F
         let toolchain = found.as_ref().map(|found| found.toolchain.clone()).filter(|text| !text.is_empty());
         let mut expanded = catalogue::expand_runner(runner);
         for bind in found.iter().flat_map(|found| &found.binds) {
-            expanded.push_str(&format!("# here: {} is shown at {}\n", bind.host.display(), bind.inside.display()));
+            expanded.push_str(&format!(
+                "# here: {} is shown at {}\n",
+                bind.host.display(),
+                bind.inside.display()
+            ));
         }
         if session.reporter.is_json() {
             session.reporter.object(&RunnerRow {

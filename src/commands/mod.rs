@@ -2,7 +2,9 @@
 //! that knows every room; what a check is and how it is run lies behind `pipeline`.
 #![forbid(unsafe_code)]
 
+mod clock_check;
 mod failure;
+mod init;
 mod inputs;
 mod listing;
 mod reconcile;
@@ -65,6 +67,8 @@ fn dispatch(invocation: Invocation, session: &mut Session) -> Result<u8, Failure
         Request::Inputs(request) => inputs::inputs(*request, session),
         Request::Policies { name } => listing::policies(name.as_deref(), session),
         Request::Runners { name } => listing::runners(name.as_deref(), session),
+        Request::ClockReport { child } => clock_check::report(child, session),
+        Request::Init => init::init(session),
         Request::Doctor => upkeep::doctor(session),
         Request::Gc(wanted) => upkeep::gc(wanted, session),
         Request::Reconcile(request) => reconcile::reconcile(*request, session),

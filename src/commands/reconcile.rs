@@ -4,7 +4,9 @@
 
 use crate::cli::{ReconcileRequest, StepGuard};
 use crate::commands::session::from;
-use crate::commands::steps::{Bench, Finding, Found, Leftovers, Report, Skeleton, Status, is_working_tree, left_behind, skeleton};
+use crate::commands::steps::{
+    Bench, Finding, Found, Leftovers, Report, Skeleton, Status, is_working_tree, left_behind, skeleton,
+};
 use crate::commands::{Failure, Session, UNDECIDED};
 use crate::ledger::{self, About, Document, Held, Ledger, Shape, Step, Update, new_name};
 use crate::model::event::Sink;
@@ -84,7 +86,8 @@ pub(super) fn reconcile(request: ReconcileRequest, session: &mut Session) -> Res
     }
     let status = status(&findings);
     if let Plan::Held(held) = &plan {
-        let updates = updates(held, &findings, leftovers.as_ref(), &identity.tree.hex(), request.hypothesis.as_deref());
+        let updates =
+            updates(held, &findings, leftovers.as_ref(), &identity.tree.hex(), request.hypothesis.as_deref());
         let text = held.document.with(&updates);
         write(plan, &text)?;
     }
@@ -144,10 +147,18 @@ fn differences(ledger: &Ledger, claimed: &Skeleton) -> Vec<String> {
     for step in &ledger.steps {
         match claimed.ledger.step(&step.id) {
             None if step.claims_done() => {
-                notes.push(format!("the ledger says that `{}` is {}, and no commit claims it", step.id, step.status.as_deref().unwrap_or_default()));
+                notes.push(format!(
+                    "the ledger says that `{}` is {}, and no commit claims it",
+                    step.id,
+                    step.status.as_deref().unwrap_or_default()
+                ));
             }
             Some(claim) if !step.claims_done() && claim.claims_done() => {
-                notes.push(format!("a commit claims `{}`, and the ledger says {}", step.id, step.status.as_deref().unwrap_or("nothing")));
+                notes.push(format!(
+                    "a commit claims `{}`, and the ledger says {}",
+                    step.id,
+                    step.status.as_deref().unwrap_or("nothing")
+                ));
             }
             _ => {}
         }
@@ -282,7 +293,12 @@ pub(super) fn check_ledger(file: &Path, session: &mut Session) -> Result<u8, Fai
             "steps": ledger.steps.iter().map(|step| &step.id).collect::<Vec<_>>(), "proposed": ledger.proposed,
         }));
     } else {
-        let text = format!("{}: in order, {} with {} steps\n", file.display(), ledger.shape.name(), ledger.steps.len());
+        let text = format!(
+            "{}: in order, {} with {} steps\n",
+            file.display(),
+            ledger.shape.name(),
+            ledger.steps.len()
+        );
         session.reporter.data(text.as_bytes());
     }
     Ok(0)

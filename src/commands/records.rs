@@ -80,7 +80,10 @@ pub(super) fn log(revision: Option<&str>, session: &mut Session) -> Result<u8, F
         } else {
             let key = row.key.get(3..15).unwrap_or(row.key);
             let tree = row.tree.get(..12).unwrap_or(row.tree);
-            let line = format!("{:>5}  {}  {key}  {tree}  {:<13} {:>8.2}s  {}\n", row.id, row.at, row.outcome, row.secs, row.cmd);
+            let line = format!(
+                "{:>5}  {}  {key}  {tree}  {:<13} {:>8.2}s  {}\n",
+                row.id, row.at, row.outcome, row.secs, row.cmd
+            );
             session.reporter.data(line.as_bytes());
         }
     }
@@ -224,7 +227,12 @@ pub(super) fn explain(request: CheckRequest, session: &mut Session) -> Result<u8
     Ok(0)
 }
 
-fn compare(told: &mut Explanation, reader: &Reader, prepared: &Prepared, start: &Path) -> Result<(), Failure> {
+fn compare(
+    told: &mut Explanation,
+    reader: &Reader,
+    prepared: &Prepared,
+    start: &Path,
+) -> Result<(), Failure> {
     let (weak, command) = (key::weak_key(&prepared.action), key::command_key(&prepared.action));
     let Some(nearest) = reader.nearest(&weak, &command)? else { return Ok(()) };
     told.nearest = Some(nearest.id);

@@ -32,8 +32,7 @@ pub(super) fn run(request: RunRequest, session: &mut Session) -> Result<u8, Fail
         check_writable(path)?;
     }
     let log = request.output.log.map(|path| from(&session.start, path));
-    let (prepared, answered) =
-        pipeline::check(&wish, caching, &session.around, log, &mut session.reporter)?;
+    let (prepared, answered) = pipeline::check(&wish, caching, &session.around, log, &mut session.reporter)?;
     let answer = answer(&prepared, &answered);
     session.reporter.answer(&answer);
     if let Some(path) = result {
@@ -95,7 +94,9 @@ pub(super) fn wish(request: CheckRequest, start: &Path) -> Result<Wish, Failure>
         // A file is looked for from where the call is about.
         Some(name) if name.contains('/') => {
             let path = start.join(&name);
-            path.to_str().map(str::to_owned).ok_or_else(|| Failure::new(format!("the path of policy `{name}` is not UTF-8"), None))?
+            path.to_str()
+                .map(str::to_owned)
+                .ok_or_else(|| Failure::new(format!("the path of policy `{name}` is not UTF-8"), None))?
         }
         Some(name) => name,
     };
@@ -111,6 +112,7 @@ pub(super) fn wish(request: CheckRequest, start: &Path) -> Result<Wish, Failure>
         runner: request.runner,
         env,
         overrides: request.overrides,
+        clock: request.clock,
         require_tests: request.require_tests,
         argv: request.argv,
     })

@@ -38,7 +38,9 @@ impl Session {
     pub fn new(invocation: &Invocation) -> Result<Self, (Box<Reporter>, Failure)> {
         let reporter = reporter(invocation);
         let start = match std::env::current_dir() {
-            Ok(current) => invocation.global.directory.as_ref().map_or_else(|| current.clone(), |to| current.join(to)),
+            Ok(current) => {
+                invocation.global.directory.as_ref().map_or_else(|| current.clone(), |to| current.join(to))
+            }
             Err(error) => {
                 let failure = Failure::new(format!("cannot tell the current folder: {error}"), None);
                 return Err((Box::new(reporter), failure));
@@ -87,12 +89,16 @@ fn around() -> Result<Surroundings, Failure> {
         .or_else(|| folder("XDG_CACHE_HOME").map(|cache| cache.join("checkrun")))
         .or_else(|| below_home(".cache/checkrun"))
         .ok_or_else(|| {
-            Failure::new("no folder to keep results in: HOME is not set", Some("set HOME or CHECKRUN_CACHE_DIR"))
+            Failure::new(
+                "no folder to keep results in: HOME is not set",
+                Some("set HOME or CHECKRUN_CACHE_DIR"),
+            )
         })?;
     let state = folder("XDG_STATE_HOME").or_else(|| below_home(".local/state"));
     // Beside the records only where there is no other place: a copied cache should not bring its own seal along.
     let secret = state.map_or_else(|| cache.join("secret"), |state| state.join("checkrun/secret"));
-    let config = folder("XDG_CONFIG_HOME").or_else(|| below_home(".config")).map(|config| config.join("checkrun"));
+    let config =
+        folder("XDG_CONFIG_HOME").or_else(|| below_home(".config")).map(|config| config.join("checkrun"));
     let tools = TOOL_VARIABLES.iter().filter_map(|name| Some(((*name).to_owned(), folder(name)?))).collect();
     let lookup = Lookup { path: variable("PATH"), home, tools };
     let temporary = folder(TEMPORARY_DIR).unwrap_or_else(|| PathBuf::from("/tmp"));

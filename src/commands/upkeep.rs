@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::cli::Gc;
-use crate::commands::{Failure, Session};
+use crate::commands::{Failure, Session, clock_check};
 use crate::flight;
 use crate::logs;
 use crate::model::layer::{Layer, LayerState, Level};
@@ -20,6 +20,8 @@ struct Findings<'a> {
     layers: BTreeMap<Layer, &'a LayerState>,
     overlay: LayerState,
     landlock_abi: u32,
+    /// What a program in a real sandbox reads, where the clock can be fixed.
+    clock_check: Option<clock_check::Findings>,
     host_uid: u32,
     host_gid: u32,
     kernel: String,
@@ -29,21 +31,32 @@ struct Findings<'a> {
 pub(super) fn doctor(session: &mut Session) -> Result<u8, Failure> {
     let found = session.around.probe()?;
     let level = level_of(&found);
+    let has_clock =
+        level == Some(Level::Full) && found.layers.get(&Layer::Clock).is_some_and(LayerState::is_enforced);
+    let clock_check = has_clock.then(|| clock_check::check(session));
+    let wrong = match &clock_check {
+        Some(Ok(findings)) => findings.values().any(|finding| finding != "ok"),
+        Some(Err(_)) => true,
+        None => false,
+    };
     if session.reporter.is_json() {
         session.reporter.object(&Findings {
             level: level.map(Level::name),
             layers: found.layers.iter().map(|(layer, state)| (*layer, state)).collect(),
             overlay: found.overlay.clone().map_or_else(LayerState::Unavailable, |()| LayerState::Enforced),
             landlock_abi: found.landlock_abi,
+            clock_check: clock_check
+                .map(|check| check.unwrap_or_else(|why| [("error".to_owned(), why)].into())),
             host_uid: found.user.uid,
             host_gid: found.user.gid,
             kernel: kernel(),
         });
     } else {
-        let rows = rows(&found, level);
+        let mut rows = rows(&found, level);
+        rows.push(("clock check".to_owned(), clock_text(clock_check)));
         session.reporter.rows(&rows);
     }
-    Ok(u8::from(level.is_none()))
+    Ok(u8::from(level.is_none() || wrong))
 }
 
 /// The level that checks can be run at here.
@@ -71,8 +84,11 @@ fn rows(found: &Abilities, level: Option<Level>) -> Vec<(String, String)> {
     } else {
         format!("checks run as host uid {}", found.user.uid)
     };
-    let mut rows =
-        vec![("level".to_owned(), level.to_owned()), ("kernel".to_owned(), kernel()), ("user".to_owned(), user)];
+    let mut rows = vec![
+        ("level".to_owned(), level.to_owned()),
+        ("kernel".to_owned(), kernel()),
+        ("user".to_owned(), user),
+    ];
     for layer in Layer::ALL {
         let text = match found.layers.get(&layer) {
             Some(LayerState::Enforced) => "ok".to_owned(),
@@ -80,12 +96,30 @@ fn rows(found: &Abilities, level: Option<Level>) -> Vec<(String, String)> {
             Some(LayerState::Unavailable(why)) => format!("missing: {why}"),
             Some(LayerState::Off) | None => "off".to_owned(),
         };
-        let text = if layer == Layer::Landlock { format!("{text} (ABI {})", found.landlock_abi) } else { text };
+        let text =
+            if layer == Layer::Landlock { format!("{text} (ABI {})", found.landlock_abi) } else { text };
         rows.push((layer.name().to_owned(), text));
     }
-    let overlay = found.overlay.as_ref().map_or_else(|why| format!("missing, trees are copied: {why}"), |()| "ok".to_owned());
+    let overlay = found
+        .overlay
+        .as_ref()
+        .map_or_else(|why| format!("missing, trees are copied: {why}"), |()| "ok".to_owned());
     rows.push(("overlay".to_owned(), overlay));
     rows
+}
+
+/// The self-check on one line.
+fn clock_text(check: Option<Result<clock_check::Findings, String>>) -> String {
+    match check {
+        None => "not made: there is no fixed clock here".to_owned(),
+        Some(Err(why)) => format!("failed: {why}"),
+        Some(Ok(findings)) => {
+            let name = |name: &str| if name == "vdso" { "vDSO".to_owned() } else { name.replace('_', " ") };
+            let each: Vec<String> =
+                findings.iter().map(|(it, finding)| format!("{} {finding}", name(it))).collect();
+            each.join(", ")
+        }
+    }
 }
 
 fn kernel() -> String {
@@ -123,7 +157,8 @@ pub(super) fn gc(wanted: Gc, session: &mut Session) -> Result<u8, Failure> {
     leftovers += flight::sweep(&paths.locks()).map_err(|error| Failure::new(error.to_string(), None))?;
     let keep = wanted.max_size.map_or(stage::LAYER_BYTES, |size| size.0);
     let layers = stage::remove_unused(&trees, keep).map_err(|error| Failure::new(error.to_string(), None))?;
-    let removed = Removed { records: swept.records, logs: swept.logs, log_bytes: swept.log_bytes, layers, leftovers };
+    let removed =
+        Removed { records: swept.records, logs: swept.logs, log_bytes: swept.log_bytes, layers, leftovers };
     if session.reporter.is_json() {
         session.reporter.object(&removed);
     } else {

@@ -101,7 +101,9 @@ pub fn asked(preimage: &[u8]) -> Asked {
             ("argv", Value::List(argv)) => asked.argv = argv,
             ("guard", Value::Bytes(guard)) => asked.guard = text(&guard),
             ("scope", Value::List(scope)) => asked.scope = scope.iter().map(|spec| text(spec)).collect(),
-            ("touches", Value::List(touches)) => asked.touches = touches.iter().map(|spec| text(spec)).collect(),
+            ("touches", Value::List(touches)) => {
+                asked.touches = touches.iter().map(|spec| text(spec)).collect()
+            }
             _ => {}
         }
     }

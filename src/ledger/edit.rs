@@ -31,7 +31,8 @@ pub(super) fn apply(text: &str, changes: &[Change<'_>]) -> String {
                 let end = members.last().map_or(change.object.span.start + 1, |last| last.node.span.end);
                 let comma = if members.is_empty() { "" } else { "," };
                 let value = layout.value(&change.value, layout.indent.len() + change.key.len() + 4);
-                let field = format!("{comma}{}\"{}\"{}{value}", layout.before_key(), change.key, layout.colon());
+                let field =
+                    format!("{comma}{}\"{}\"{}{value}", layout.before_key(), change.key, layout.colon());
                 edits.push((end..end, index, field));
             }
         }
@@ -59,11 +60,18 @@ fn same(node: &Node, value: &serde_json::Value) -> bool {
     match (&node.value, value) {
         (Value::Null, New::Null) => true,
         (Value::Bool(old), New::Bool(new)) => old == new,
-        (Value::Number(old), New::Number(new)) => serde_json::from_str::<serde_json::Number>(old).is_ok_and(|old| old == *new),
+        (Value::Number(old), New::Number(new)) => {
+            serde_json::from_str::<serde_json::Number>(old).is_ok_and(|old| old == *new)
+        }
         (Value::Text(old), New::String(new)) => old == new,
-        (Value::List(old), New::Array(new)) => old.len() == new.len() && old.iter().zip(new).all(|(old, new)| same(old, new)),
+        (Value::List(old), New::Array(new)) => {
+            old.len() == new.len() && old.iter().zip(new).all(|(old, new)| same(old, new))
+        }
         (Value::Object(old), New::Object(new)) => {
-            old.len() == new.len() && old.iter().all(|member| new.get(&member.key).is_some_and(|value| same(&member.node, value)))
+            old.len() == new.len()
+                && old
+                    .iter()
+                    .all(|member| new.get(&member.key).is_some_and(|value| same(&member.node, value)))
         }
         _ => false,
     }
@@ -158,7 +166,12 @@ impl Layout {
                 let members: Vec<String> = members
                     .iter()
                     .map(|(key, item)| {
-                        format!("{}{}{}", serde_json::Value::from(key.as_str()), self.colon(), self.on_one_line(item))
+                        format!(
+                            "{}{}{}",
+                            serde_json::Value::from(key.as_str()),
+                            self.colon(),
+                            self.on_one_line(item)
+                        )
                     })
                     .collect();
                 format!("{{{}}}", members.join(comma))
@@ -176,10 +189,8 @@ mod tests {
 
     fn edited(text: &str, changes: &[(&'static str, serde_json::Value)]) -> String {
         let node = parse(text).unwrap();
-        let changes: Vec<Change<'_>> = changes
-            .iter()
-            .map(|(key, value)| Change { object: &node, key, value: value.clone() })
-            .collect();
+        let changes: Vec<Change<'_>> =
+            changes.iter().map(|(key, value)| Change { object: &node, key, value: value.clone() }).collect();
         let new = apply(text, &changes);
         // Whatever the layout, what comes out must read back with just those values.
         let read: serde_json::Value = serde_json::from_str(&new).unwrap();
@@ -201,7 +212,10 @@ mod tests {
 
     #[test]
     fn new_fields_are_laid_out_as_the_others() {
-        assert_eq!(edited("{\n  \"id\": 1\n}", &[("b", json!([1, 2])), ("c", json!(true))]), "{\n  \"id\": 1,\n  \"b\": [1, 2],\n  \"c\": true\n}");
+        assert_eq!(
+            edited("{\n  \"id\": 1\n}", &[("b", json!([1, 2])), ("c", json!(true))]),
+            "{\n  \"id\": 1,\n  \"b\": [1, 2],\n  \"c\": true\n}"
+        );
         assert_eq!(edited("{\"id\":1}", &[("b", json!({"c": 2}))]), "{\"id\":1,\"b\":{\"c\":2}}");
         assert_eq!(edited("{\"id\": 1}", &[("b", json!({"c": 2}))]), "{\"id\": 1, \"b\": {\"c\": 2}}");
         let long = "x".repeat(90);

@@ -60,7 +60,9 @@ impl LedgerError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
-            Self::Document { .. } => "`checkrun ledger check FILE` says whether it is in order; the page on reconciling shows the shapes",
+            Self::Document { .. } => {
+                "`checkrun ledger check FILE` says whether it is in order; the page on reconciling shows the shapes"
+            }
             Self::TooLarge { .. } => "name the ledger itself; a whole transcript is none",
             Self::Held { .. } => "wait for it to end; one writer at a time keeps both records whole",
             Self::File { .. } | Self::UnknownStep { .. } => return None,

@@ -146,7 +146,8 @@ fn lock(path: &Path, real: &Path) -> Result<File, LedgerError> {
         let file = File::from(fd);
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
-                let (locked, there) = (file.metadata().map_err(failed)?, std::fs::metadata(real).map_err(failed)?);
+                let (locked, there) =
+                    (file.metadata().map_err(failed)?, std::fs::metadata(real).map_err(failed)?);
                 if (locked.dev(), locked.ino()) == (there.dev(), there.ino()) {
                     return Ok(file);
                 }

@@ -61,7 +61,9 @@ impl Node {
     /// The member of that name, if this is an object that has it.
     pub(super) fn get(&self, key: &str) -> Option<&Node> {
         match &self.value {
-            Value::Object(members) => members.iter().find(|member| member.key == key).map(|member| &member.node),
+            Value::Object(members) => {
+                members.iter().find(|member| member.key == key).map(|member| &member.node)
+            }
             _ => None,
         }
     }
@@ -104,7 +106,9 @@ impl Reader<'_> {
     fn expected(&self, wanted: &str) -> Fault {
         match self.text.get(self.at..).and_then(|rest| rest.chars().next()) {
             None => self.fault(format!("the document ends where {wanted} is expected; it is cut short")),
-            Some(found) => self.fault(format!("`{}` stands where {wanted} is expected", found.escape_debug())),
+            Some(found) => {
+                self.fault(format!("`{}` stands where {wanted} is expected", found.escape_debug()))
+            }
         }
     }
 
@@ -251,7 +255,9 @@ impl Reader<'_> {
                     return Ok(text);
                 }
                 Some(b'\\') => self.escape(&mut text)?,
-                Some(_) => return Err(self.fault("a control character stands in a text; it is written `\\u00…`")),
+                Some(_) => {
+                    return Err(self.fault("a control character stands in a text; it is written `\\u00…`"));
+                }
                 None => return Err(self.expected("the end of a text")),
             }
         }

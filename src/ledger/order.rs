@@ -31,7 +31,8 @@ pub(super) fn order(steps: &[(&str, &[String])]) -> Result<Vec<usize>, Disorder>
             needed_by[*need].push(place);
         }
     }
-    let mut free: std::collections::BTreeSet<usize> = (0..steps.len()).filter(|place| waits[*place] == 0).collect();
+    let mut free: std::collections::BTreeSet<usize> =
+        (0..steps.len()).filter(|place| waits[*place] == 0).collect();
     let mut order = Vec::with_capacity(steps.len());
     while let Some(place) = free.pop_first() {
         order.push(place);
@@ -66,9 +67,12 @@ mod tests {
     use super::*;
 
     fn ordered(steps: &[(&str, &[&str])]) -> Result<Vec<usize>, Disorder> {
-        let owned: Vec<(&str, Vec<String>)> =
-            steps.iter().map(|(name, needs)| (*name, needs.iter().map(|need| (*need).to_owned()).collect())).collect();
-        let borrowed: Vec<(&str, &[String])> = owned.iter().map(|(name, needs)| (*name, needs.as_slice())).collect();
+        let owned: Vec<(&str, Vec<String>)> = steps
+            .iter()
+            .map(|(name, needs)| (*name, needs.iter().map(|need| (*need).to_owned()).collect()))
+            .collect();
+        let borrowed: Vec<(&str, &[String])> =
+            owned.iter().map(|(name, needs)| (*name, needs.as_slice())).collect();
         order(&borrowed)
     }
 
@@ -85,6 +89,9 @@ mod tests {
         assert_eq!(ordered(&[("a", &["x"])]), Err(Disorder::Unknown(0, 0)));
         assert_eq!(ordered(&[("a", &["a"])]), Err(Disorder::Cycle(vec![0])));
         // The cycle itself is named, not what leads to it.
-        assert_eq!(ordered(&[("d", &["b"]), ("a", &["c"]), ("b", &["a"]), ("c", &["b"])]), Err(Disorder::Cycle(vec![2, 1, 3])));
+        assert_eq!(
+            ordered(&[("d", &["b"]), ("a", &["c"]), ("b", &["a"]), ("c", &["b"])]),
+            Err(Disorder::Cycle(vec![2, 1, 3]))
+        );
     }
 }

@@ -36,7 +36,11 @@ fn recognise(root: &Node) -> Result<(Shape, &'static str, &Node), Wrong> {
     if matches!(root.value, Value::List(_)) {
         return Ok((Shape::Backlog, "slice", root));
     }
-    let known = [("steps", Shape::Task, "step"), ("features", Shape::Progress, "feature"), ("slices", Shape::Backlog, "slice")];
+    let known = [
+        ("steps", Shape::Task, "step"),
+        ("features", Shape::Progress, "feature"),
+        ("slices", Shape::Backlog, "slice"),
+    ];
     let mut found = known.iter().filter_map(|(key, shape, word)| Some((*key, *shape, *word, root.get(key)?)));
     let accepted = "a ledger is an object with a list `steps`, `features` or `slices`, or a list of slices";
     let Some((key, shape, word, list)) = found.next() else {
@@ -101,10 +105,14 @@ fn ordered(read: Vec<(Step, &Node)>, word: &str) -> Result<Vec<Step>, Wrong> {
                 _ => node,
             };
             let missing = &step.depends_on[index];
-            Wrong { at: at.span.start, problem: format!("`{}` depends on `{missing}`, and there is no such {word}", step.id) }
+            Wrong {
+                at: at.span.start,
+                problem: format!("`{}` depends on `{missing}`, and there is no such {word}", step.id),
+            }
         }
         Disorder::Cycle(cycle) => {
-            let mut names: Vec<String> = cycle.iter().map(|place| format!("`{}`", read[*place].0.id)).collect();
+            let mut names: Vec<String> =
+                cycle.iter().map(|place| format!("`{}`", read[*place].0.id)).collect();
             names.extend(names.first().cloned());
             let node = cycle.first().map(|place| read[*place].1);
             let at = node.map_or(0, |node| node.get("depends_on").unwrap_or(node).span.start);
@@ -152,12 +160,17 @@ impl Fields<'_> {
         let is_proposed = shape == Shape::Progress && status.as_deref() == Some("proposed");
         let check = self.check(shape, &id, is_proposed)?;
         let touches = optional(self.get("touches"), |node| {
-            texts(node, "touches")?.into_iter().map(|(text, node)| match Pattern::parse(&text) {
-                Ok(pattern) => Ok(pattern),
-                Err(why) => wrong(node, format!("`touches` has `{}`: {why}", text.escape_debug())),
-            }).collect()
+            texts(node, "touches")?
+                .into_iter()
+                .map(|(text, node)| match Pattern::parse(&text) {
+                    Ok(pattern) => Ok(pattern),
+                    Err(why) => wrong(node, format!("`touches` has `{}`: {why}", text.escape_debug())),
+                })
+                .collect()
         })?;
-        let plain = |key: &str| optional(self.get(key), |node| Ok(texts(node, key)?.into_iter().map(|(text, _)| text).collect()));
+        let plain = |key: &str| {
+            optional(self.get(key), |node| Ok(texts(node, key)?.into_iter().map(|(text, _)| text).collect()))
+        };
         Ok(Step {
             title: self.text("title")?.unwrap_or_default(),
             touches,
@@ -176,7 +189,8 @@ impl Fields<'_> {
 
     /// The commands, under the name that the shape has for them.
     fn check(&self, shape: Shape, id: &str, may_lack: bool) -> Result<Vec<String>, Wrong> {
-        let names: &[&str] = if shape == Shape::Progress { &["verify", "check"] } else { &["check", "verify"] };
+        let names: &[&str] =
+            if shape == Shape::Progress { &["verify", "check"] } else { &["check", "verify"] };
         let found = names.iter().find_map(|name| Some((*name, self.get(name)?)));
         let hint = "a step that nothing can check cannot be certified";
         let Some((name, node)) = found.filter(|(_, node)| node.value != Value::Null) else {
@@ -205,7 +219,10 @@ impl Fields<'_> {
 }
 
 /// A field that may be missing or null.
-fn optional<T>(node: Option<&Node>, read: impl FnOnce(&Node) -> Result<T, Wrong>) -> Result<Option<T>, Wrong> {
+fn optional<T>(
+    node: Option<&Node>,
+    read: impl FnOnce(&Node) -> Result<T, Wrong>,
+) -> Result<Option<T>, Wrong> {
     node.filter(|node| node.value != Value::Null).map(read).transpose()
 }
 
@@ -235,7 +252,9 @@ fn version(node: &Node, key: &str) -> Result<String, Wrong> {
 
 fn count(node: &Node, key: &str) -> Result<u64, Wrong> {
     match &node.value {
-        Value::Number(digits) => digits.parse().or_else(|_| wrong(node, format!("`{key}` is {digits}, not a count"))),
+        Value::Number(digits) => {
+            digits.parse().or_else(|_| wrong(node, format!("`{key}` is {digits}, not a count")))
+        }
         other => wrong(node, format!("`{key}` is {}, not a count", other.words())),
     }
 }
@@ -280,7 +299,11 @@ fn evidence(node: &Node) -> Result<Evidence, Wrong> {
 fn failure(node: &Node) -> Result<Failure, Wrong> {
     let node = object(node, "last_failure")?;
     let text = |key: &str| optional(node.get(key), |node| words(node, key));
-    Ok(Failure { cmd: text("cmd")?.unwrap_or_default(), tree: text("tree")?, hypothesis: text("hypothesis")? })
+    Ok(Failure {
+        cmd: text("cmd")?.unwrap_or_default(),
+        tree: text("tree")?,
+        hypothesis: text("hypothesis")?,
+    })
 }
 
 fn failures(node: &Node) -> Result<Vec<PastFailure>, Wrong> {
@@ -292,7 +315,10 @@ fn failures(node: &Node) -> Result<Vec<PastFailure>, Wrong> {
         .map(|item| {
             let item = object(item, "failures")?;
             let text = |key: &str| optional(item.get(key), |node| words(node, key));
-            Ok(PastFailure { signature: text("signature")?.unwrap_or_default(), hypothesis: text("hypothesis")? })
+            Ok(PastFailure {
+                signature: text("signature")?.unwrap_or_default(),
+                hypothesis: text("hypothesis")?,
+            })
         })
         .collect()
 }

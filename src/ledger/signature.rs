@@ -33,7 +33,9 @@ fn short(text: &str) -> String {
 /// The name of the test that a line says has failed, as Go, pytest and Rust's test harness write it.
 fn failed_test(line: &str) -> Option<&str> {
     let line = line.trim();
-    let word = |text: &str| -> Option<usize> { text.find(char::is_whitespace).or(Some(text.len())).filter(|end| *end > 0) };
+    let word = |text: &str| -> Option<usize> {
+        text.find(char::is_whitespace).or(Some(text.len())).filter(|end| *end > 0)
+    };
     if let Some(rest) = line.strip_prefix("--- FAIL: ") {
         return word(rest).map(|end| &rest[..end]);
     }
@@ -87,12 +89,17 @@ mod tests {
 
     #[test]
     fn tests_that_failed_name_a_failure() {
-        let go = "--- FAIL: TestTokenRoundTrip (0.00s)\n    token_test.go:88: got\nFAIL\tinternal/api\t0.412s";
+        let go =
+            "--- FAIL: TestTokenRoundTrip (0.00s)\n    token_test.go:88: got\nFAIL\tinternal/api\t0.412s";
         assert_eq!(signature("go test", 1, go), "TestTokenRoundTrip");
         let two = "FAILED tests/x.py::test_b - assert\nFAILED tests/x.py::test_a\n";
         assert_eq!(signature("pytest", 1, two), "tests/x.py::test_a tests/x.py::test_b");
         assert_eq!(signature("cargo test", 101, "test a::b ... FAILED\ntest c ... ok\n"), "a::b");
-        assert!(signature("x", 1, &"test aaaaaaaaaaaaaaaaaaaaaaa ... FAILED\n".replace('a', "ab").repeat(2)).len() <= MAX_BYTES);
+        assert!(
+            signature("x", 1, &"test aaaaaaaaaaaaaaaaaaaaaaa ... FAILED\n".replace('a', "ab").repeat(2))
+                .len()
+                <= MAX_BYTES
+        );
     }
 
     #[test]

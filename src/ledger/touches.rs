@@ -191,7 +191,11 @@ mod tests {
             ("\\*", "*", true),
             ("\\*", "a", false),
         ] {
-            assert_eq!(Pattern::parse(pattern).unwrap().covers(path.as_bytes()), expected, "{pattern} {path}");
+            assert_eq!(
+                Pattern::parse(pattern).unwrap().covers(path.as_bytes()),
+                expected,
+                "{pattern} {path}"
+            );
         }
     }
 

@@ -64,7 +64,8 @@ impl Update {
             fields.push(("attempts", json!(step.attempts.saturating_add(1))));
         }
         if of.counts {
-            let earlier = step.last_failure.as_ref().filter(|_| is_known).and_then(|last| last.hypothesis.clone());
+            let earlier =
+                step.last_failure.as_ref().filter(|_| is_known).and_then(|last| last.hypothesis.clone());
             let hypothesis = hypothesis.map(str::to_owned).or(earlier);
             let mut last = json!({
                 "at": ran.at, "cmd": ran.cmd, "exit": ran.exit, "tail": end_of(&ran.tail), "tree": of.tree,
@@ -125,7 +126,8 @@ fn evidence(step: &Step, of: &About<'_>, ran: &[Ran], is_boundary: bool) -> Valu
     let commands: Vec<Value> = ran
         .iter()
         .map(|ran| {
-            let mut command = json!({"cmd": ran.cmd, "exit": ran.exit, "secs": (ran.secs * 100.0).round() / 100.0});
+            let mut command =
+                json!({"cmd": ran.cmd, "exit": ran.exit, "secs": (ran.secs * 100.0).round() / 100.0});
             if let Some(summary) = &ran.summary {
                 command["summary"] = json!(summary);
             }
@@ -133,9 +135,11 @@ fn evidence(step: &Step, of: &About<'_>, ran: &[Ran], is_boundary: bool) -> Valu
         })
         .collect();
     let at = ran.iter().map(|ran| ran.at.as_str()).max().unwrap_or_default();
-    let mut evidence = json!({"at": at, "commands": commands, "tree": of.tree, "definition": step.definition()});
+    let mut evidence =
+        json!({"at": at, "commands": commands, "tree": of.tree, "definition": step.definition()});
     if let Some(version) = of.plan_version {
-        evidence["plan_version"] = serde_json::from_str(version).ok().filter(Value::is_number).unwrap_or(json!(version));
+        evidence["plan_version"] =
+            serde_json::from_str(version).ok().filter(Value::is_number).unwrap_or(json!(version));
     }
     if !is_boundary {
         evidence["boundary"] = json!(false);

@@ -81,6 +81,11 @@ pub enum Clock {
         /// Whether it runs.
         mode: ClockMode,
     },
+    /// Starts at the committer date of the commit that is checked; a check is keyed once that is known, as `Fixed`.
+    Commit {
+        /// Whether it runs.
+        mode: ClockMode,
+    },
     /// The machine's own. Never cached.
     Host,
 }
@@ -103,6 +108,26 @@ impl ClockMode {
             Self::Frozen => "frozen",
         }
     }
+}
+
+/// When a fixed clock starts, as the command line asks for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ClockStart {
+    /// At this instant, in seconds since 1970.
+    At(i64),
+    /// At the committer date of the commit that is checked.
+    Commit,
+    /// The clock is not fixed.
+    Host,
+}
+
+/// What the command line asks of the clock; what is `None` stays as policy and repository have it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ClockWish {
+    /// When it starts.
+    pub start: Option<ClockStart>,
+    /// Whether it runs.
+    pub mode: Option<ClockMode>,
 }
 
 /// What a check may use up. A limit that is `None` is not set.

@@ -80,6 +80,10 @@ pub fn show_cpus(milli: u32) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
+/// The last instant that a clock can be set to, in seconds since 1970: the kernel counts nanoseconds in 63 bits, which
+/// end in 2262 (ktime_t).
+pub const INSTANT_MAX: i64 = 9_223_372_036;
+
 /// Reads an RFC 3339 instant into seconds since 1970.
 ///
 /// # Errors
@@ -88,9 +92,11 @@ pub fn parse_instant(text: &str) -> Result<i64, String> {
     let instant: jiff::Timestamp = text.trim().parse().map_err(|_| {
         format!("`{text}` is not an instant; write it as RFC 3339, such as `2026-01-01T00:00:00Z`")
     })?;
+    if instant.subsec_nanosecond() != 0 {
+        return Err(format!("`{text}` has a fraction of a second; a clock starts at whole seconds"));
+    }
     let secs = instant.as_second();
-    // The kernel keeps file times of ext4 up to 2446 and of `struct timespec` arithmetic in nanoseconds up to 2262.
-    if !(0..=9_223_372_036).contains(&secs) {
+    if !(0..=INSTANT_MAX).contains(&secs) {
         return Err(format!("`{text}` lies outside the years 1970 to 2262 that a clock can be set to"));
     }
     Ok(secs)
@@ -137,5 +143,7 @@ mod tests {
         assert_eq!(show_instant(1_767_225_600), "2026-01-01T00:00:00Z");
         assert!(parse_instant("1969-12-31T00:00:00Z").is_err());
         assert!(parse_instant("2500-01-01T00:00:00Z").is_err());
+        assert!(parse_instant("2026-01-01T00:00:00.25Z").is_err());
+        assert!(parse_instant("2026-01-01").is_err());
     }
 }

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Layout of the kept answer and of what it is kept under. It goes up with every change of `Abilities`.
-const PROBE_VERSION: &str = "4";
+const PROBE_VERSION: &str = "5";
 
 /// This machine, as this process sees it.
 #[derive(Debug)]
@@ -75,7 +75,9 @@ fn fingerprint() -> Digest {
     }
     hasher.update(&fs::read("/proc/self/cgroup").unwrap_or_default());
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    for line in status.lines().filter(|line| line.starts_with("Seccomp") || line.starts_with("NoNewPrivs") || line.starts_with("CapEff")) {
+    for line in status.lines().filter(|line| {
+        line.starts_with("Seccomp") || line.starts_with("NoNewPrivs") || line.starts_with("CapEff")
+    }) {
         hasher.update(line.as_bytes());
     }
     Digest(*hasher.finalize().as_bytes())

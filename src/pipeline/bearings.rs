@@ -6,8 +6,9 @@ use crate::catalogue::{self, RepositorySettings, SETTINGS_FILE};
 use crate::model::digest::{Digest, ObjectId};
 use crate::model::evidence::CacheUse;
 use crate::model::layer::{Layer, LayerState};
-use crate::model::policy::Policy;
+use crate::model::policy::{Clock, Policy};
 use crate::model::runner::{ResolvedRunner, Runner};
+use crate::model::units::INSTANT_MAX;
 use crate::pipeline::abilities::Machine;
 use crate::pipeline::digests::KnownDigests;
 use crate::pipeline::{PipelineError, Prepared, Surroundings, Wish};
@@ -67,19 +68,22 @@ impl<'a> Bearings<'a> {
         let tree = &snapshot.identity().tree;
         let known = self.policies.iter().find(|known| known.name == wish.policy && known.tree == *tree);
         if let Some(known) = known {
-            return Ok(catalogue::apply(&known.policy, &wish.overrides));
+            return with_wishes(&known.policy, wish, snapshot);
         }
         let named = catalogue::policy(&wish.policy, self.around.config.as_deref())?;
         for shown in &named.policy.visible {
             if !shown.optional && std::fs::symlink_metadata(&shown.path).is_err() {
-                return Err(PipelineError::NotVisible { policy: named.policy.name.clone(), path: shown.path.clone() });
+                return Err(PipelineError::NotVisible {
+                    policy: named.policy.name.clone(),
+                    path: shown.path.clone(),
+                });
             }
         }
         let policy = match snapshot.read_file(SETTINGS_FILE.as_bytes(), SETTINGS_MAX)? {
             Some(bytes) => catalogue::tighten(&named.policy, &RepositorySettings::parse(&bytes)?)?,
             None => named.policy,
         };
-        let applied = catalogue::apply(&policy, &wish.overrides);
+        let applied = with_wishes(&policy, wish, snapshot)?;
         self.policies.push(KnownPolicy { name: wish.policy.clone(), tree: tree.clone(), policy });
         Ok(applied)
     }
@@ -147,4 +151,28 @@ fn view(reader: &mut Option<Reader>, around: &Surroundings) -> KnownDigests {
         Some(reader) => KnownDigests { reader: Some(reader), new: Vec::new() },
         None => KnownDigests::new(&around.store),
     }
+}
+
+/// A policy with the limits and the clock of the command line.
+fn with_wishes(policy: &Policy, wish: &Wish, snapshot: &Snapshot) -> Result<Policy, PipelineError> {
+    let limited = catalogue::apply(policy, &wish.overrides);
+    let mut policy = catalogue::set_clock(&limited, wish.clock)?;
+    if let Clock::Commit { mode } = policy.clock {
+        policy.clock = Clock::Fixed { start: committed(snapshot)?, mode };
+    }
+    Ok(policy)
+}
+
+/// The date of the commit that is checked, for a clock that is to start there.
+fn committed(snapshot: &Snapshot) -> Result<i64, PipelineError> {
+    let identity = snapshot.identity();
+    let why = match (snapshot.committed(), &identity.commit) {
+        (Some(date), _) if (0..=INSTANT_MAX).contains(&date) => return Ok(date),
+        (Some(_), _) => "its committer date lies outside the years 1970 to 2262",
+        (None, Some(_)) => "its committer date cannot be read",
+        (None, None) if snapshot.repository_root().is_none() => "a plain folder has no commit",
+        (None, None) if identity.dirty => "the files are in a state that no commit has",
+        (None, None) => "a tree that is named without its commit has no date",
+    };
+    Err(PipelineError::NoCommitDate { why })
 }

@@ -37,7 +37,8 @@ impl FileDigests for KnownDigests {
             mtime_ns: nanos(meta.mtime(), meta.mtime_nsec()),
             ctime_ns: nanos(meta.ctime(), meta.ctime_nsec()),
         };
-        let known = self.reader.as_ref().and_then(|reader| reader.file_digests(&[stamp]).first().copied().flatten());
+        let known =
+            self.reader.as_ref().and_then(|reader| reader.file_digests(&[stamp]).first().copied().flatten());
         if let Some(digest) = known {
             return Ok(digest);
         }

@@ -29,7 +29,8 @@ impl Ground {
     /// A new folder for this user alone among the temporary files, removed when this is dropped.
     pub(super) fn spare(around: &Surroundings) -> Result<Self, PipelineError> {
         let mut word = [0_u8; 8];
-        let name = |word: [u8; 8]| format!("checkrun-{}-{:016x}", std::process::id(), u64::from_le_bytes(word));
+        let name =
+            |word: [u8; 8]| format!("checkrun-{}-{:016x}", std::process::id(), u64::from_le_bytes(word));
         let made = getrandom(&mut word, GetRandomFlags::empty()).map_err(io::Error::from);
         let root = around.temporary.join(name(word));
         made.and_then(|_| DirBuilder::new().mode(0o700).create(&root))

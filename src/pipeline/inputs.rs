@@ -110,7 +110,12 @@ fn tree_facts(
     end_fact(walker, at.join(&b'/'), kind, facts)
 }
 
-fn end_fact(walker: &mut Walker<'_>, path: Vec<u8>, kind: u8, facts: &mut BTreeSet<Fact>) -> Result<(), TreeError> {
+fn end_fact(
+    walker: &mut Walker<'_>,
+    path: Vec<u8>,
+    kind: u8,
+    facts: &mut BTreeSet<Fact>,
+) -> Result<(), TreeError> {
     match walker.at(&path)? {
         Spot::Absent | Spot::BehindLink => {
             facts.insert(Fact::Absent(path));
@@ -154,7 +159,10 @@ fn described(kind: EntryKind, id: &ObjectId) -> Vec<u8> {
 fn host_facts(parts: &[&[u8]], kind: u8, binds: &[Bind], facts: &mut BTreeSet<Fact>) {
     let path = [&b"/"[..], &parts.join(&b'/')].concat();
     let path = Path::new(OsStr::from_bytes(&path));
-    let shown = binds.iter().filter(|bind| path.starts_with(&bind.inside)).max_by_key(|bind| bind.inside.as_os_str().len());
+    let shown = binds
+        .iter()
+        .filter(|bind| path.starts_with(&bind.inside))
+        .max_by_key(|bind| bind.inside.as_os_str().len());
     let Some(bind) = shown else { return };
     let rest = path.strip_prefix(&bind.inside).unwrap_or(Path::new(""));
     let host = if rest.as_os_str().is_empty() { bind.host.clone() } else { bind.host.join(rest) };
@@ -198,9 +206,13 @@ pub(crate) fn first_difference(facts: &[Fact], walker: &mut Walker<'_>) -> Resul
             Fact::Kind(path, before) => {
                 (matches!(walker.at(path)?, Spot::Entry(kind, _) if letter(kind) == *before), path)
             }
-            Fact::Names(path, before) => (walker.names(path)?.is_some_and(|now| now.0[..] == before[..]), path),
+            Fact::Names(path, before) => {
+                (walker.names(path)?.is_some_and(|now| now.0[..] == before[..]), path)
+            }
             Fact::HostAbsent(path) => (std::fs::metadata(host_path(path)).is_err(), path),
-            Fact::HostFolder(path) => (std::fs::metadata(host_path(path)).is_ok_and(|meta| meta.is_dir()), path),
+            Fact::HostFolder(path) => {
+                (std::fs::metadata(host_path(path)).is_ok_and(|meta| meta.is_dir()), path)
+            }
             Fact::HostStamp(path, before) => {
                 (std::fs::metadata(host_path(path)).is_ok_and(|meta| stamp(&meta) == *before), path)
             }
@@ -337,9 +349,19 @@ impl InputGroups {
         }
         // A listed folder must be there whole, or its listing would be another.
         let listed = &groups.tree.listed;
-        let below = |path: &String| listed.iter().any(|folder| folder == "." || path.starts_with(&format!("{folder}/")));
+        let below = |path: &String| {
+            listed.iter().any(|folder| folder == "." || path.starts_with(&format!("{folder}/")))
+        };
         let mut scope: Vec<String> = listed.clone();
-        scope.extend(groups.tree.read.iter().chain(&groups.tree.there).filter(|path| !below(path) && *path != ".").cloned());
+        scope.extend(
+            groups
+                .tree
+                .read
+                .iter()
+                .chain(&groups.tree.there)
+                .filter(|path| !below(path) && *path != ".")
+                .cloned(),
+        );
         scope.sort();
         scope.dedup();
         groups.scope = scope;

@@ -40,7 +40,9 @@ pub(super) fn wait_for_lead(
                 // Whoever led is done or dead; a record that was not there before is theirs.
                 let found = look_up(prepared, around, sink)?;
                 return Ok(match found.latest {
-                    Some(stored) if stored.id > newest && !found.tally.is_flaky() && caching == Caching::Use => {
+                    Some(stored)
+                        if stored.id > newest && !found.tally.is_flaky() && caching == Caching::Use =>
+                    {
                         Lead::Joined(Box::new(stored), found.tally)
                     }
                     _ => Lead::Ours(leader),

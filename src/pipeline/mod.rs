@@ -20,10 +20,10 @@ pub use verdict::exit_status;
 
 use crate::cache::{self, Lookup, MissReason};
 use crate::catalogue::CatalogueError;
-use crate::key;
 use crate::flight::FlightError;
-use crate::model::evidence::{CacheUse, Evidence, Found, Tally};
+use crate::key;
 use crate::model::event::{Event, Sink};
+use crate::model::evidence::{CacheUse, Evidence, Found, Tally};
 use crate::pipeline::ground::Ground;
 use crate::pipeline::lead::{Lead, wait_for_lead};
 use crate::pipeline::recording::replay;
@@ -119,6 +119,9 @@ pub enum PipelineError {
     /// `--cwd` leads out of the tree.
     #[error("`--cwd {cwd}` leads out of the tree; it is a path below the tree's root", cwd = cwd.display())]
     CwdOutside { cwd: PathBuf },
+    /// The clock is to start at a commit's date, and there is none.
+    #[error("the clock cannot start at the commit's date: {why}")]
+    NoCommitDate { why: &'static str },
     /// `--cached-only`, and nothing answers.
     #[error("no earlier result answers: {0}")]
     NotCached(MissReason),
@@ -149,6 +152,10 @@ impl PipelineError {
             Self::CwdMissing { .. } | Self::CwdOutside { .. } => {
                 Some("`git ls-tree -d --name-only -r REV` lists the folders of a tree".to_owned())
             }
+            Self::NoCommitDate { .. } => Some(
+                "commit the changes, name a commit with `--tree`, or give `--clock` an instant such as `2026-01-01T00:00:00Z`"
+                    .to_owned(),
+            ),
             Self::NotCached(_) => Some("`checkrun explain` says what differs; without `--cached-only` it is run".to_owned()),
             Self::Folder { .. } => Some("set CHECKRUN_CACHE_DIR to a folder that this user can write to".to_owned()),
             Self::Interrupted(_) | Self::Output { .. } => None,
@@ -291,7 +298,10 @@ pub fn judge(found: &Found, caching: Caching, prepared: &Prepared) -> Lookup {
 #[must_use]
 pub fn with_history(reason: MissReason, prepared: &Prepared) -> MissReason {
     let (MissReason::NeverRun, Some(reader)) = (&reason, &prepared.digests.reader) else { return reason };
-    let newest = reader.by_key(&prepared.keyed.key.to_string()).ok().and_then(|found| found.records.into_iter().next());
+    let newest = reader
+        .by_key(&prepared.keyed.key.to_string())
+        .ok()
+        .and_then(|found| found.records.into_iter().next());
     match newest.map(|record| record.evidence.outcome) {
         Some(outcome) if !outcome.is_answer() => MissReason::NoAnswer(outcome),
         _ => reason,
@@ -335,7 +345,10 @@ fn by_inputs(prepared: &Prepared, sink: &mut dyn Sink) -> Result<Option<Answered
 ///
 /// # Errors
 /// A tree object cannot be read.
-pub fn inputs_that_hold(prepared: &Prepared, reader: &Reader) -> Result<Option<(i64, InputGroups)>, PipelineError> {
+pub fn inputs_that_hold(
+    prepared: &Prepared,
+    reader: &Reader,
+) -> Result<Option<(i64, InputGroups)>, PipelineError> {
     let mut walker = Walker::new(&prepared.snapshot);
     for (id, bytes) in reader.inputs(&key::inputs_key(&prepared.action)) {
         let Some(facts) = inputs::decode(&bytes) else { continue };

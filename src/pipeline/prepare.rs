@@ -6,7 +6,7 @@ use crate::key::{self, Keyed};
 use crate::model::check::{Action, Command, Guard};
 use crate::model::evidence::Stored;
 use crate::model::layer::Layer;
-use crate::model::policy::Overrides;
+use crate::model::policy::{ClockWish, Overrides};
 use crate::pipeline::digests::KnownDigests;
 use crate::pipeline::{Bearings, PipelineError, Surroundings};
 use crate::sandbox::probe::Abilities;
@@ -40,6 +40,8 @@ pub struct Wish {
     pub env: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Limits given.
     pub overrides: Overrides,
+    /// The clock asked for.
+    pub clock: ClockWish,
     /// Tests that a pass needs.
     pub require_tests: Option<u64>,
     /// Program and arguments.
@@ -91,7 +93,11 @@ pub fn prepare(wish: &Wish, around: &Surroundings) -> Result<Prepared, PipelineE
 ///
 /// # Errors
 /// As [`prepare`].
-pub fn prepare_on(wish: &Wish, snapshot: Snapshot, known: &mut Bearings<'_>) -> Result<Prepared, PipelineError> {
+pub fn prepare_on(
+    wish: &Wish,
+    snapshot: Snapshot,
+    known: &mut Bearings<'_>,
+) -> Result<Prepared, PipelineError> {
     // The repository's own settings count also where they are out of scope.
     let policy = known.policy(wish, &snapshot)?;
     let snapshot = snapshot.cut(&wish.scope)?;
@@ -99,14 +105,20 @@ pub fn prepare_on(wish: &Wish, snapshot: Snapshot, known: &mut Bearings<'_>) -> 
     let cwd = folder(wish, &snapshot)?;
     let (runner, digests) = known.toolchain(wish, &policy)?;
     let (abilities, layers) = known.machine(&policy)?;
-    let words: BTreeMap<Layer, &'static str> = layers.iter().map(|(layer, state)| (*layer, state.word())).collect();
+    let words: BTreeMap<Layer, &'static str> =
+        layers.iter().map(|(layer, state)| (*layer, state.word())).collect();
     let action = Action {
         tree: snapshot.identity().clone(),
         guard: wish.guard,
         scope: wish.scope.clone(),
         touches: wish.touches.clone(),
         touched,
-        command: Command { argv: wish.argv.clone(), cwd, env: wish.env.clone(), require_tests: wish.require_tests },
+        command: Command {
+            argv: wish.argv.clone(),
+            cwd,
+            env: wish.env.clone(),
+            require_tests: wish.require_tests,
+        },
         level: policy.level,
         policy,
         runner,
@@ -138,5 +150,9 @@ fn folder(wish: &Wish, snapshot: &Snapshot) -> Result<Vec<u8>, PipelineError> {
 
 /// A path of the tree as records print it.
 pub(crate) fn shown_folder(cwd: &[u8]) -> String {
-    if cwd.is_empty() { ".".to_owned() } else { Path::new(std::ffi::OsStr::from_bytes(cwd)).display().to_string() }
+    if cwd.is_empty() {
+        ".".to_owned()
+    } else {
+        Path::new(std::ffi::OsStr::from_bytes(cwd)).display().to_string()
+    }
 }

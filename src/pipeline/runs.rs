@@ -66,6 +66,11 @@ pub(super) fn run(
     let tests = recorded.summary.tests();
     let verdict = verdict(&seen, tests, prepared.action.command.require_tests);
     let evidence = evidence(prepared, &seen, verdict, &recorded, at);
+    if evidence.outcome.is_answer()
+        && let Err(how) = cache::same_sandbox(&evidence, prepared.action.level, &prepared.action.layers)
+    {
+        sink.event(Event::Warning(&format!("the result will not answer again: {how}")));
+    }
     if evidence.outcome == Outcome::Interrupted {
         return Ok(answered(evidence, caching, Tally::default()));
     }
@@ -104,11 +109,15 @@ fn answered(evidence: Evidence, caching: Caching, tally: Tally) -> Answered {
 }
 
 /// The folders that make up the tree, and what keeps them from being removed.
-fn lay_out(prepared: &Prepared, ground: &Ground, sink: &mut dyn Sink) -> Result<(Vec<PathBuf>, Vec<InUse>), PipelineError> {
+fn lay_out(
+    prepared: &Prepared,
+    ground: &Ground,
+    sink: &mut dyn Sink,
+) -> Result<(Vec<PathBuf>, Vec<InUse>), PipelineError> {
     let clock_start = match prepared.action.policy.clock {
         Clock::Fixed { start, .. } => start,
         // Real time goes on, so any instant in the past does; a constant keeps the layer.
-        Clock::Host => MTIME_FLOOR + MTIME_MARGIN,
+        Clock::Commit { .. } | Clock::Host => MTIME_FLOOR + MTIME_MARGIN,
     };
     let user = prepared.abilities.user;
     let options = LayerOptions {
@@ -169,11 +178,17 @@ fn now() -> i64 {
     i64::try_from(since.as_secs()).unwrap_or(0)
 }
 
-fn evidence(prepared: &Prepared, seen: &Observation, verdict: Verdict, recorded: &Recorded, at: i64) -> Evidence {
+fn evidence(
+    prepared: &Prepared,
+    seen: &Observation,
+    verdict: Verdict,
+    recorded: &Recorded,
+    at: i64,
+) -> Evidence {
     let action = &prepared.action;
     let clock = match action.policy.clock {
         Clock::Fixed { start, mode } => (mode.name().to_owned(), show_instant(start)),
-        Clock::Host => ("host".to_owned(), show_instant(at)),
+        Clock::Commit { .. } | Clock::Host => ("host".to_owned(), show_instant(at)),
     };
     Evidence {
         version: EVIDENCE_VERSION,
@@ -195,7 +210,11 @@ fn evidence(prepared: &Prepared, seen: &Observation, verdict: Verdict, recorded:
         output_bytes: recorded.kept.bytes,
         output_digest: recorded.kept.digest.to_string(),
         policy: (action.policy.name.clone(), key::policy_digest(&action.policy).to_string()),
-        runner: (action.runner.name.clone(), action.runner.digest.to_string(), action.runner.toolchain.clone()),
+        runner: (
+            action.runner.name.clone(),
+            action.runner.digest.to_string(),
+            action.runner.toolchain.clone(),
+        ),
         clock,
         level: seen.enforcement.level.name().to_owned(),
         layers: seen.enforcement.layers.clone(),
@@ -204,7 +223,12 @@ fn evidence(prepared: &Prepared, seen: &Observation, verdict: Verdict, recorded:
 }
 
 /// The facts that the run depended on, where they are known in full; else why not.
-fn observed(prepared: &Prepared, plan: &Plan, seen: &Observation, evidence: &Evidence) -> Result<BTreeSet<Fact>, String> {
+fn observed(
+    prepared: &Prepared,
+    plan: &Plan,
+    seen: &Observation,
+    evidence: &Evidence,
+) -> Result<BTreeSet<Fact>, String> {
     if cache::reusable(&prepared.action.policy, evidence).is_err() {
         return Err("no answer".to_owned());
     }

@@ -61,9 +61,10 @@ fn missing_tests(tests: Option<TestCounts>, require: Option<u64>) -> Option<Stri
     let wanted = require?;
     match tests {
         None => Some("no_tests: the runner counted no tests in the output".to_owned()),
-        Some(counts) if counts.passed.saturating_add(counts.failed) < wanted => {
-            Some(format!("no_tests: {} ran and {wanted} were asked for", counts.passed.saturating_add(counts.failed)))
-        }
+        Some(counts) if counts.passed.saturating_add(counts.failed) < wanted => Some(format!(
+            "no_tests: {} ran and {wanted} were asked for",
+            counts.passed.saturating_add(counts.failed)
+        )),
         Some(_) => None,
     }
 }

@@ -45,7 +45,8 @@ pub fn check_writable(path: &Path) -> Result<(), ReportError> {
     let found = match fs::metadata(path) {
         Ok(meta) if meta.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
         Ok(_) => Ok(()),
-        Err(_) => fs::metadata(parent).and_then(|meta| if meta.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) }),
+        Err(_) => fs::metadata(parent)
+            .and_then(|meta| if meta.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) }),
     };
     found.map_err(|source| ReportError::Unwritable { path: path.to_owned(), source })
 }

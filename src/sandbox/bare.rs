@@ -25,9 +25,8 @@ const FOLDERS: [&str; 3] = ["src", "home", "tmp"];
 pub(super) fn grants(plan: &Plan) -> Grants {
     // What is there and cannot be reached is kept, so that applying the rules fails with its name: a ruleset that
     // quietly shrank would make checks fail for no reason that anybody sees.
-    let exists = |path: &PathBuf| {
-        !std::fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
-    };
+    let exists =
+        |path: &PathBuf| !std::fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
     let list = |paths: &[&str]| -> Vec<PathBuf> { paths.iter().map(PathBuf::from).filter(exists).collect() };
     let mut read: Vec<PathBuf> = plan.binds.iter().map(|bind| bind.host.clone()).filter(exists).collect();
     read.extend(list(&["/etc"]));
@@ -35,7 +34,14 @@ pub(super) fn grants(plan: &Plan) -> Grants {
         read,
         write: FOLDERS.iter().map(|name| plan.scratch.join(name)).collect(),
         devices: list(&[
-            "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts",
+            "/dev/null",
+            "/dev/zero",
+            "/dev/full",
+            "/dev/random",
+            "/dev/urandom",
+            "/dev/tty",
+            "/dev/ptmx",
+            "/dev/pts",
             "/proc",
         ]),
     }
@@ -46,7 +52,10 @@ pub(super) fn run(plan: &Plan, channels: Channels) -> ! {
     channels.close_all_else();
     let Channels { launcher: to_launcher, init, stdout, stderr, null } = channels;
     let done = prepare(plan)
-        .and_then(|scratch| serve(plan, Streams { null, stdout, stderr, listener: None }, &init, &to_launcher).map(|()| scratch))
+        .and_then(|scratch| {
+            serve(plan, Streams { null, stdout, stderr, listener: None }, &init, &to_launcher)
+                .map(|()| scratch)
+        })
         .and_then(|_scratch| tell_usage(&to_launcher));
     match done {
         Ok(()) => sys::exit_now(0),
@@ -99,7 +108,8 @@ fn serve(plan: &Plan, streams: Streams, orders: &OwnedFd, to_launcher: &OwnedFd)
         sys::Forked::Parent(pid) => pid,
     };
     drop((write, streams));
-    let raw = Pid::from_raw(pid).ok_or_else(|| Failure::new(Step::Fork, "", &rustix::io::Errno::SRCH.into()))?;
+    let raw =
+        Pid::from_raw(pid).ok_or_else(|| Failure::new(Step::Fork, "", &rustix::io::Errno::SRCH.into()))?;
     let pidfd = pidfd_open(raw, PidfdFlags::empty()).at(Step::Fork, "pidfd")?;
     channel::send(to_launcher, &Report::Init(pid).encode(), Some(pidfd.as_fd())).at(Step::Channel, "init")?;
     let tell = |report: &Report| channel::send(orders, &report.encode(), None).at(Step::Channel, "init");

@@ -150,7 +150,13 @@ impl Group {
             CgroupKind::V2 { parent, .. } => {
                 sweep(parent);
                 let folder = parent.join(name);
-                Self { memory: Some(folder.clone()), pids: Some(folder.clone()), folders: vec![folder], unified: true, alarm: None }
+                Self {
+                    memory: Some(folder.clone()),
+                    pids: Some(folder.clone()),
+                    folders: vec![folder],
+                    unified: true,
+                    alarm: None,
+                }
             }
             CgroupKind::V1 { memory, pids, cpu } => {
                 let mut folders: Vec<PathBuf> = Vec::new();
@@ -168,7 +174,13 @@ impl Group {
                     }
                 }
                 let named = |parent: Option<&PathBuf>| parent.map(|parent| parent.join(name));
-                Self { memory: named(wanted[0]), pids: named(wanted[1]), folders, unified: false, alarm: None }
+                Self {
+                    memory: named(wanted[0]),
+                    pids: named(wanted[1]),
+                    folders,
+                    unified: false,
+                    alarm: None,
+                }
             }
         };
         for folder in &group.folders {
@@ -216,7 +228,8 @@ impl Group {
         }
         let alarm = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
         let control = fs::File::open(folder.join("memory.oom_control")).ok()?;
-        write(folder, "cgroup.event_control", &format!("{} {}", alarm.as_raw_fd(), control.as_raw_fd())).ok()?;
+        write(folder, "cgroup.event_control", &format!("{} {}", alarm.as_raw_fd(), control.as_raw_fd()))
+            .ok()?;
         Some(alarm)
     }
 
@@ -238,7 +251,8 @@ impl Group {
     /// True where the group wants more memory than it may have, or a process of it was killed for that.
     pub(super) fn is_out_of_memory(&self) -> bool {
         // The old hierarchy raises its alarm before it kills (memory.oom_control: under_oom).
-        let stuck = |folder: &PathBuf| !self.unified && counter(folder, "memory.oom_control", "under_oom") > 0;
+        let stuck =
+            |folder: &PathBuf| !self.unified && counter(folder, "memory.oom_control", "under_oom") > 0;
         self.ran_out_of_memory() || self.memory.as_ref().is_some_and(stuck)
     }
 
@@ -281,7 +295,9 @@ fn sweep(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let pid = name.to_str().and_then(|name| name.strip_prefix("checkrun-")?.split('-').next()?.parse::<i32>().ok());
+        let pid = name
+            .to_str()
+            .and_then(|name| name.strip_prefix("checkrun-")?.split('-').next()?.parse::<i32>().ok());
         if let Some(pid) = pid
             && !Path::new("/proc").join(pid.to_string()).exists()
         {
@@ -319,7 +335,8 @@ mod tests {
     fn mounts_are_read_by_field() {
         let mounts = "30 23 0:26 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n\
                       31 23 0:27 /docker/x /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
-        let memory = mount_of(mounts, |kind, options| kind == "cgroup" && options.split(',').any(|it| it == "memory"));
+        let memory =
+            mount_of(mounts, |kind, options| kind == "cgroup" && options.split(',').any(|it| it == "memory"));
         assert_eq!(memory, Some((PathBuf::from("/"), PathBuf::from("/sys/fs/cgroup/memory"))));
         let unified = mount_of(mounts, |kind, _| kind == "cgroup2");
         assert_eq!(unified, Some((PathBuf::from("/docker/x"), PathBuf::from("/sys/fs/cgroup/unified"))));

@@ -2,12 +2,12 @@
 //! the messages say is `wire`'s.
 #![forbid(unsafe_code)]
 
-use crate::sandbox::wire::{At, Failure, MESSAGE_MAX, Step};
 use crate::sandbox::sys;
+use crate::sandbox::wire::{At, Failure, MESSAGE_MAX, Step};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::io::{IoSlice, IoSliceMut};
@@ -31,7 +31,8 @@ pub(super) struct Channels {
 impl Channels {
     /// Closes whatever else the launcher had open: a lock or a file that lived on here would outlive the launcher.
     pub(super) fn close_all_else(&self) {
-        let kept = [&self.launcher, &self.init, &self.stdout, &self.stderr, &self.null].map(AsRawFd::as_raw_fd);
+        let kept =
+            [&self.launcher, &self.init, &self.stdout, &self.stderr, &self.null].map(AsRawFd::as_raw_fd);
         // Without close_range (before Linux 5.9) they close when this process ends, soon after the launcher.
         drop(sys::keep_only(&kept));
     }
@@ -78,7 +79,8 @@ pub(super) fn send(socket: &OwnedFd, bytes: &[u8], along: Option<BorrowedFd<'_>>
     if !fds.is_empty() {
         control.push(SendAncillaryMessage::ScmRights(&fds));
     }
-    rustix::io::retry_on_intr(|| sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)).map(drop)
+    rustix::io::retry_on_intr(|| sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL))
+        .map(drop)
 }
 
 /// Receives one message; `None` when the other side is closed.

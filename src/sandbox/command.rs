@@ -58,7 +58,8 @@ fn become_command(plan: &Plan, streams: &Streams, errors: &OwnedFd) -> Result<io
         sys::prctl(libc::PR_SET_DUMPABLE, 1).at(Step::InnerUser, "dumpable")?;
         sys::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS).at(Step::InnerUser, "")?;
         supervisor::map_user(CHECK_UID, CHECK_UID)?;
-        rustix::process::chdir(Path::new(TREE_PLACE).join(&plan.cwd)).at(Step::Cwd, plan.cwd.to_string_lossy())?;
+        rustix::process::chdir(Path::new(TREE_PLACE).join(&plan.cwd))
+            .at(Step::Cwd, plan.cwd.to_string_lossy())?;
     }
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     limit(plan)?;
@@ -79,13 +80,26 @@ fn become_command(plan: &Plan, streams: &Streams, errors: &OwnedFd) -> Result<io
             clock: streams.listener.is_some() && plan.uses(Layer::Clock),
             inputs: streams.listener.is_some() && plan.observe,
         });
-        let flags = if streams.listener.is_some() { libc::SECCOMP_FILTER_FLAG_NEW_LISTENER } else { 0 };
-        let listener = sys::install_filter(&program, flags).at(Step::Seccomp, "")?;
+        let listener = install(&program, streams.listener.is_some()).at(Step::Seccomp, "")?;
         if let (Some(listener), Some(socket)) = (listener, &streams.listener) {
             channel::send(socket, &[1], Some(listener.as_fd())).at(Step::Listener, "")?;
         }
     }
     Ok(execute(plan, &candidates(plan)))
+}
+
+/// With a listener, a call that is being answered is interrupted by deadly signals only (Linux 5.19); before that any
+/// signal can make it return EINTR.
+fn install(program: &[sys::Instruction], listens: bool) -> io::Result<Option<OwnedFd>> {
+    const WAIT_KILLABLE: libc::c_ulong = 1 << 5;
+    if !listens {
+        return sys::install_filter(program, 0);
+    }
+    let listener = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+    match sys::install_filter(program, listener | WAIT_KILLABLE) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => sys::install_filter(program, listener),
+        installed => installed,
+    }
 }
 
 /// Rights by place (see `landlock_rules`); the level without namespaces has other places.
@@ -94,7 +108,7 @@ fn grants(plan: &Plan) -> Grants {
     match plan.level {
         Level::Full => Grants {
             read: paths(&["/"]),
-            write: paths(&[TREE_PLACE, HOME_PLACE, "/tmp", "/dev/shm"]),
+            write: paths(&[TREE_PLACE, HOME_PLACE, "/tmp", "/dev/shm", "/dev/mqueue"]),
             devices: paths(&["/dev", "/proc"]),
         },
         Level::Landlock => crate::sandbox::bare::grants(plan),
@@ -121,7 +135,8 @@ fn limit(plan: &Plan) -> Result<(), Failure> {
         Resource::Msgqueue,
     ] {
         let maximum = rustix::process::getrlimit(resource).maximum;
-        rustix::process::setrlimit(resource, Rlimit { current: maximum, maximum }).at(Step::Rlimits, "soft limits")?;
+        rustix::process::setrlimit(resource, Rlimit { current: maximum, maximum })
+            .at(Step::Rlimits, "soft limits")?;
     }
     let stack = rustix::process::getrlimit(Resource::Stack);
     let size = stack.maximum.map_or(8 << 20, |maximum| maximum.min(8 << 20));
@@ -157,7 +172,8 @@ fn place_streams(streams: &Streams, errors: &OwnedFd) -> Result<(), Failure> {
     for (fd, number) in [(&streams.null, 0), (&streams.stdout, 1), (&streams.stderr, 2)] {
         sys::place_descriptor(fd.as_fd(), number).at(Step::Descriptors, number.to_string())?;
     }
-    let kept: Vec<i32> = [Some(errors), streams.listener.as_ref()].into_iter().flatten().map(AsRawFd::as_raw_fd).collect();
+    let kept: Vec<i32> =
+        [Some(errors), streams.listener.as_ref()].into_iter().flatten().map(AsRawFd::as_raw_fd).collect();
     sys::keep_only(&kept).at(Step::Descriptors, "close")
 }
 

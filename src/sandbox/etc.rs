@@ -12,7 +12,10 @@ pub(super) const FILES: [(&str, &str); 10] = [
     // Both families of localhost, and the host name in both, so that a program that looks itself up finds loopback.
     ("hosts", "127.0.0.1\tlocalhost checkrun\n::1\tlocalhost ip6-localhost ip6-loopback checkrun\n"),
     ("hostname", "checkrun\n"),
-    ("nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\nprotocols: files\nservices: files\nethers: files\nrpc: files\n"),
+    (
+        "nsswitch.conf",
+        "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\nprotocols: files\nservices: files\nethers: files\nrpc: files\n",
+    ),
     // Nobody listens on the name server's port of loopback, so a lookup is refused at once and not after a time-out.
     ("resolv.conf", "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"),
     ("host.conf", "multi on\n"),
@@ -28,5 +31,8 @@ pub(super) const FILES: [(&str, &str); 10] = [
 ];
 
 /// Links of /etc, name and target; those whose target the host lacks dangle, which is what they do on the host.
-pub(super) const LINKS: [(&str, &str); 3] =
-    [("localtime", "/usr/share/zoneinfo/UTC"), ("os-release", "../usr/lib/os-release"), ("mtab", "/proc/self/mounts")];
+pub(super) const LINKS: [(&str, &str); 3] = [
+    ("localtime", "/usr/share/zoneinfo/UTC"),
+    ("os-release", "../usr/lib/os-release"),
+    ("mtab", "/proc/self/mounts"),
+];

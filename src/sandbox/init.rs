@@ -87,7 +87,13 @@ fn prepare(plan: &Plan, channel: &OwnedFd, root: OwnedFd) -> Result<(), Failure>
     // changes its mind, its end of the socket closes.
     match channel::receive(channel.as_fd()).at(Step::Channel, "wait for the launcher")? {
         Some((bytes, _)) if Order::decode(&bytes) == Some(Order::Go) => {}
-        _ => return Err(Failure::new(Step::Channel, "launcher gone", &io::Error::from(rustix::io::Errno::PIPE))),
+        _ => {
+            return Err(Failure::new(
+                Step::Channel,
+                "launcher gone",
+                &io::Error::from(rustix::io::Errno::PIPE),
+            ));
+        }
     }
     if plan.uses(Layer::Cgroup) {
         // Only now: the group we are in becomes the root of what the check sees (cgroup_namespaces(7)).

@@ -5,8 +5,8 @@
 use crate::sandbox::sys;
 use crate::sandbox::wire::{At, Failure, Step};
 use landlock::{
-    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreated,
-    RulesetCreatedAttr, RulesetStatus, Scope,
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -72,21 +72,34 @@ pub(super) fn apply(grants: &Grants) -> Result<(), Failure> {
     let mut created = ruleset.create().map_err(|error| failed("create", &error))?;
     let read = AccessFs::Execute | AccessFs::ReadFile | AccessFs::ReadDir;
     let device = handled
-        & (AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::ReadDir | AccessFs::Truncate | AccessFs::IoctlDev);
+        & (AccessFs::ReadFile
+            | AccessFs::WriteFile
+            | AccessFs::ReadDir
+            | AccessFs::Truncate
+            | AccessFs::IoctlDev);
     for (paths, rights) in [(&grants.read, read), (&grants.write, handled), (&grants.devices, device)] {
         created = grant(created, paths, rights)?;
     }
     let status = created.restrict_self().map_err(|error| failed("restrict", &error))?;
     match status.ruleset {
         RulesetStatus::FullyEnforced => Ok(()),
-        _ => Err(Failure::new(Step::Landlock, "less was enforced than the ABI promises", &Errno::OPNOTSUPP.into())),
+        _ => Err(Failure::new(
+            Step::Landlock,
+            "less was enforced than the ABI promises",
+            &Errno::OPNOTSUPP.into(),
+        )),
     }
 }
 
-fn grant(mut created: RulesetCreated, paths: &[PathBuf], rights: BitFlags<AccessFs>) -> Result<RulesetCreated, Failure> {
+fn grant(
+    mut created: RulesetCreated,
+    paths: &[PathBuf],
+    rights: BitFlags<AccessFs>,
+) -> Result<RulesetCreated, Failure> {
     for path in paths {
         let name = path.to_string_lossy();
-        let fd = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).at(Step::Landlock, &*name)?;
+        let fd = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+            .at(Step::Landlock, &*name)?;
         let stat = rustix::fs::fstat(&fd).at(Step::Landlock, &*name)?;
         // A right that only folders can have is refused on a file.
         let is_folder = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;

@@ -5,9 +5,9 @@
 use crate::model::event::{Event, Sink, Stream};
 use crate::model::layer::{Enforcement, Layer, LayerState, Level};
 use crate::model::outcome::{Ending, LookedAt, Observation, Stop, Usage};
-use crate::sandbox::observer::read_observation;
 use crate::sandbox::cgroup::Group;
 use crate::sandbox::channel;
+use crate::sandbox::observer::read_observation;
 use crate::sandbox::plan::Plan;
 use crate::sandbox::wire::{At, Failure, Order, Report, Step};
 use crate::sandbox::{SandboxError, bare, supervisor, sys};
@@ -135,7 +135,10 @@ impl<'a> Run<'a> {
                     return Ok(());
                 }
             }
-            let next = [self.deadline, timeout.filter(|_| self.stop.is_none()), drained_by].into_iter().flatten().min();
+            let next = [self.deadline, timeout.filter(|_| self.stop.is_none()), drained_by]
+                .into_iter()
+                .flatten()
+                .min();
             let ready = self.wait_for_something(interrupts, next)?;
             if ready.signal
                 && let Some(signal) = interrupts.pending()
@@ -160,7 +163,11 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn wait_for_something(&self, interrupts: &Interrupts, until: Option<Instant>) -> Result<Ready, SandboxError> {
+    fn wait_for_something(
+        &self,
+        interrupts: &Interrupts,
+        until: Option<Instant>,
+    ) -> Result<Ready, SandboxError> {
         let alarm = self.group.as_ref().and_then(|group| group.alarm.as_ref());
         let sources: [(Option<BorrowedFd<'_>>, PollFlags); 6] = [
             (Some(interrupts.signals.as_fd()), PollFlags::IN),
@@ -191,7 +198,14 @@ impl<'a> Run<'a> {
             Err(error) => return Err(SandboxError::from(Failure::new(Step::Channel, "poll", &error.into()))),
         }
         let is = |index: usize| at[index].is_some_and(|at| !fds[at].revents().is_empty());
-        Ok(Ready { signal: is(0), alarm: is(1), stdout: is(2), stderr: is(3), init: is(4), supervisor: is(5) })
+        Ok(Ready {
+            signal: is(0),
+            alarm: is(1),
+            stdout: is(2),
+            stderr: is(3),
+            init: is(4),
+            supervisor: is(5),
+        })
     }
 
     fn read(&mut self, stream: Stream, buffer: &mut [u8], sink: &mut dyn Sink) {
@@ -255,7 +269,9 @@ impl<'a> Run<'a> {
                 self.init = None;
             }
             Some(Report::Escaped(why)) => self.escaped = Some(why),
-            Some(Report::Observed) => self.looked_at = along.map(read_whole).unwrap_or(LookedAt::Unknown(LOST.to_owned())),
+            Some(Report::Observed) => {
+                self.looked_at = along.map(read_whole).unwrap_or(LookedAt::Unknown(LOST.to_owned()))
+            }
             Some(Report::Unobserved(why)) => self.looked_at = LookedAt::Unknown(why),
             Some(Report::Usage { user_us, sys_us, max_rss_kib, written_bytes, full }) => {
                 let secs = |us: u64| Duration::from_micros(us).as_secs_f64();
@@ -328,7 +344,9 @@ impl<'a> Run<'a> {
             return Err(SandboxError::Lost);
         }
         let mut layers = self.plan.layers.clone();
-        if let Some(why) = self.escaped.take() {
+        // Where nothing was executed, the only program was ours.
+        let executed = !matches!(self.ending, Some(Ending::NotExecuted(_)));
+        if let Some(why) = self.escaped.take().filter(|_| executed) {
             layers.insert(Layer::Clock, LayerState::Partial(why));
         }
         Ok(Observation {

@@ -16,6 +16,7 @@
 pub mod observer;
 pub mod plan;
 pub mod probe;
+pub mod readings;
 pub mod wire;
 
 mod bare;
@@ -103,7 +104,9 @@ fn hint_for(step: Step) -> Option<&'static str> {
         Step::Namespaces | Step::IdMap | Step::Root | Step::Proc => Some(
             "namespaces are restricted here after all; `checkrun doctor` tries each and names the remedy, `--policy landlock` does without",
         ),
-        Step::Source | Step::Show => Some("a path that the policy or the runner shows cannot be opened by this user"),
+        Step::Source | Step::Show => {
+            Some("a path that the policy or the runner shows cannot be opened by this user")
+        }
         Step::Tree | Step::Scratch => Some("is the tree larger than --disk allows?"),
         _ => None,
     }

@@ -47,7 +47,8 @@ pub(super) fn open_sources(plan: &Plan) -> Result<Sources, Failure> {
     let mut tree = Vec::with_capacity(plan.tree.len());
     for layer in &plan.tree {
         let mount = clone_mount(layer, true).at(Step::Source, layer.to_string_lossy())?;
-        sys::set_mount_attributes(mount.as_fd(), READ_ONLY, true).at(Step::Source, layer.to_string_lossy())?;
+        sys::set_mount_attributes(mount.as_fd(), READ_ONLY, true)
+            .at(Step::Source, layer.to_string_lossy())?;
         tree.push(mount);
     }
     let mut binds = Vec::with_capacity(plan.binds.len());
@@ -81,8 +82,9 @@ pub(super) fn open_sources(plan: &Plan) -> Result<Sources, Failure> {
 }
 
 fn clone_mount(path: &Path, recursive: bool) -> rustix::io::Result<OwnedFd> {
-    let mut flags =
-        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
+    let mut flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
     if recursive {
         // A plain copy would leave out what is mounted beneath, /usr/local on a disk of its own, say.
         flags |= OpenTreeFlags::AT_RECURSIVE;
@@ -120,11 +122,23 @@ pub(super) struct Root {
 pub(super) fn build(plan: &Plan, sources: Sources) -> Result<Root, Failure> {
     let root = new_tmpfs("16m", "0755").at(Step::Root, "")?;
     // Where it hangs until the root is switched does not matter; /tmp may be missing in a bare container.
-    let attach = |place| {
-        move_mount(root.as_fd(), "", CWD, place, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
-    };
+    let attach = |place| move_mount(root.as_fd(), "", CWD, place, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH);
     attach("/tmp").or_else(|_| attach("/")).at(Step::Root, "")?;
-    for folder in ["src", "home", "home/check", "tmp", "dev", "dev/pts", "dev/shm", "proc", "etc", "run", "var", ".scratch"] {
+    for folder in [
+        "src",
+        "home",
+        "home/check",
+        "tmp",
+        "dev",
+        "dev/pts",
+        "dev/shm",
+        "dev/mqueue",
+        "proc",
+        "etc",
+        "run",
+        "var",
+        ".scratch",
+    ] {
         rustix::fs::mkdirat(&root, folder, Mode::from_raw_mode(0o755)).at(Step::Root, folder)?;
     }
     rustix::fs::symlinkat("../tmp", &root, "var/tmp").at(Step::Root, "var/tmp")?;
@@ -134,9 +148,8 @@ pub(super) fn build(plan: &Plan, sources: Sources) -> Result<Root, Failure> {
     // Before the binds, some of which lie below the home folder or /tmp and would be covered by them.
     let scratch = writable_places(plan, root.as_fd(), sources.tree)?;
     for (bind, shown) in sources.binds {
-        show(root.as_fd(), &bind.inside, shown).map_err(|error| {
-            Failure::new(Step::Show, bind.inside.to_string_lossy(), &error)
-        })?;
+        show(root.as_fd(), &bind.inside, shown)
+            .map_err(|error| Failure::new(Step::Show, bind.inside.to_string_lossy(), &error))?;
     }
     sys::set_mount_attributes(root.as_fd(), libc::MOUNT_ATTR_RDONLY, false).at(Step::Root, "")?;
     Ok(Root { fd: root, scratch })
@@ -185,7 +198,21 @@ fn make_devices(root: BorrowedFd<'_>, devices: Vec<(&'static str, OwnedFd)>) -> 
     fsconfig_create(context.as_fd()).at(Step::Devices, "pts")?;
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     let pts = fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes).at(Step::Devices, "pts")?;
-    move_mount(pts.as_fd(), "", dev.as_fd(), "pts", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).at(Step::Devices, "pts")
+    move_mount(pts.as_fd(), "", dev.as_fd(), "pts", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+        .at(Step::Devices, "pts")?;
+    show_queues(dev.as_fd()).at(Step::Devices, "mqueue")
+}
+
+/// The POSIX message queues of our IPC namespace (mq_overview(7)). Only what is mounted can be granted to the check; a
+/// kernel without queues has nothing to mount.
+fn show_queues(dev: BorrowedFd<'_>) -> rustix::io::Result<()> {
+    let context = match fsopen("mqueue", FsOpenFlags::FSOPEN_CLOEXEC) {
+        Err(rustix::io::Errno::NODEV) => return Ok(()),
+        context => context?,
+    };
+    fsconfig_create(context.as_fd())?;
+    let queues = fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, PLAIN)?;
+    move_mount(queues.as_fd(), "", dev, "mqueue", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
 }
 
 /// Puts one host path to its place. What an earlier one already shows there stays.
@@ -241,7 +268,8 @@ fn writable_places(plan: &Plan, root: BorrowedFd<'_>, tree: Vec<OwnedFd>) -> Res
     for (name, mode) in [("src", 0o755), ("work", 0o755), ("home", 0o755), ("tmp", 0o1777), ("shm", 0o1777)] {
         rustix::fs::mkdirat(&scratch, name, Mode::from_raw_mode(mode)).at(Step::Scratch, name)?;
         // mkdir(2) does not set the sticky bit on every system and the umask cuts the mode, so it is said again.
-        rustix::fs::chmodat(&scratch, name, Mode::from_raw_mode(mode), AtFlags::empty()).at(Step::Scratch, name)?;
+        rustix::fs::chmodat(&scratch, name, Mode::from_raw_mode(mode), AtFlags::empty())
+            .at(Step::Scratch, name)?;
     }
     match plan.style {
         // An overlay may be refused over the file system that the layer lies on; a copy never is.
@@ -254,7 +282,8 @@ fn writable_places(plan: &Plan, root: BorrowedFd<'_>, tree: Vec<OwnedFd>) -> Res
         attach_part(scratch.as_fd(), part, root, at).at(Step::Scratch, at)?;
     }
     // The parts above keep the file system; its own root, with the overlay's work folder, goes out of sight.
-    rustix::mount::unmount(descriptor_path(scratch.as_fd()), UnmountFlags::DETACH).at(Step::Scratch, "detach")?;
+    rustix::mount::unmount(descriptor_path(scratch.as_fd()), UnmountFlags::DETACH)
+        .at(Step::Scratch, "detach")?;
     rustix::fs::unlinkat(root, ".scratch", AtFlags::REMOVEDIR).at(Step::Scratch, "remove")?;
     Ok(scratch)
 }

@@ -130,11 +130,7 @@ impl Observer {
 
     /// Links below /proc/self and /dev/fd lead to whoever looks, so they are looked at by way of the caller's own entry.
     fn own_view(&mut self, call: &Notification, path: &[u8]) -> Option<Vec<u8>> {
-        for (prefix, own) in [
-            (&b"/proc/self/"[..], ""),
-            (b"/proc/thread-self/", ""),
-            (b"/dev/fd/", "fd/"),
-        ] {
+        for (prefix, own) in [(&b"/proc/self/"[..], ""), (b"/proc/thread-self/", ""), (b"/dev/fd/", "fd/")] {
             if let Some(rest) = path.strip_prefix(prefix) {
                 return Some([format!("{}/{own}", call.pid).as_bytes(), rest].concat());
             }

@@ -54,8 +54,11 @@ fn open_kind(flags: u64) -> u8 {
 /// The paths of a call and how each is used, and whether the call can change where paths lead.
 pub(super) fn uses_of(number: libc::c_long, call: &Notification) -> (Vec<Use>, bool) {
     let [_, second, third, fourth, fifth, _] = call.arguments;
-    let follow = |folder: Option<usize>, path: usize, kind: u8| vec![Use { at: (folder, path), kind, nofollow: false }];
-    let itself = |folder: Option<usize>, path: usize, kind: u8| vec![Use { at: (folder, path), kind, nofollow: true }];
+    let follow = |folder: Option<usize>, path: usize, kind: u8| {
+        vec![Use { at: (folder, path), kind, nofollow: false }]
+    };
+    let itself =
+        |folder: Option<usize>, path: usize, kind: u8| vec![Use { at: (folder, path), kind, nofollow: true }];
     let by_flag = |folder: Option<usize>, path: usize, kind: u8, flags: u64| {
         let nofollow = low(flags) & libc::AT_SYMLINK_NOFOLLOW != 0;
         vec![Use { at: (folder, path), kind, nofollow }]
@@ -91,7 +94,9 @@ pub(super) fn uses_of(number: libc::c_long, call: &Notification) -> (Vec<Use>, b
         libc::SYS_mkdirat | libc::SYS_mknodat => (itself(here, 1, EXISTS), true),
         // A folder can be removed only when nothing is in it.
         libc::SYS_unlinkat => (itself(here, 1, EXISTS | LISTING), true),
-        libc::SYS_renameat | libc::SYS_renameat2 => (both(itself(here, 1, whole), itself(first, 3, whole)), true),
+        libc::SYS_renameat | libc::SYS_renameat2 => {
+            (both(itself(here, 1, whole), itself(first, 3, whole)), true)
+        }
         libc::SYS_linkat => {
             let followed = low(fifth) & libc::AT_SYMLINK_FOLLOW != 0;
             let old = if followed { follow(here, 1, CONTENT) } else { itself(here, 1, CONTENT) };
@@ -119,14 +124,20 @@ fn old_uses(
         libc::SYS_creat => (follow(None, 0, EXISTS), false),
         libc::SYS_stat | libc::SYS_chmod => (follow(None, 0, CONTENT), false),
         libc::SYS_lstat | libc::SYS_readlink => (itself(None, 0, CONTENT), false),
-        libc::SYS_access | libc::SYS_chown | libc::SYS_utime | libc::SYS_utimes => (follow(None, 0, EXISTS), false),
+        libc::SYS_access | libc::SYS_chown | libc::SYS_utime | libc::SYS_utimes => {
+            (follow(None, 0, EXISTS), false)
+        }
         libc::SYS_lchown => (itself(None, 0, EXISTS), false),
         libc::SYS_futimesat => (follow(Some(0), 1, EXISTS), false),
         libc::SYS_mkdir | libc::SYS_mknod => (itself(None, 0, EXISTS), true),
         libc::SYS_rmdir | libc::SYS_unlink => (itself(None, 0, EXISTS | LISTING), true),
         libc::SYS_symlink => (itself(None, 1, EXISTS), true),
-        libc::SYS_link => (itself(None, 0, CONTENT).into_iter().chain(itself(None, 1, EXISTS)).collect(), true),
-        libc::SYS_rename => (itself(None, 0, whole).into_iter().chain(itself(None, 1, whole)).collect(), true),
+        libc::SYS_link => {
+            (itself(None, 0, CONTENT).into_iter().chain(itself(None, 1, EXISTS)).collect(), true)
+        }
+        libc::SYS_rename => {
+            (itself(None, 0, whole).into_iter().chain(itself(None, 1, whole)).collect(), true)
+        }
         _ => (Vec::new(), false),
     }
 }

@@ -27,7 +27,9 @@ pub(super) fn folder(root: BorrowedFd<'_>, path: &Path, create: bool) -> io::Res
         at = match rustix::fs::openat(&at, name, flags, Mode::empty()) {
             Ok(next) => next,
             // With O_DIRECTORY and O_NOFOLLOW together a link shows as ENOTDIR (open(2)); tell the two apart.
-            Err(rustix::io::Errno::NOTDIR) if is_link(&at, name) => return Err(rustix::io::Errno::LOOP.into()),
+            Err(rustix::io::Errno::NOTDIR) if is_link(&at, name) => {
+                return Err(rustix::io::Errno::LOOP.into());
+            }
             Err(error) => return Err(error.into()),
         };
     }

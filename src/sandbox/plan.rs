@@ -6,8 +6,8 @@ use crate::model::check::Action;
 use crate::model::layer::{Layer, LayerState, Level, Need};
 use crate::model::policy::{Aslr, Clock, GitView, Limits, Network, Policy};
 use crate::model::runner::Bind;
-use crate::sandbox::SandboxError;
 use crate::sandbox::CgroupKind;
+use crate::sandbox::SandboxError;
 use crate::sandbox::probe::Abilities;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -103,7 +103,12 @@ impl Plan {
     ///
     /// # Errors
     /// Where the policy requires what the machine lacks, or a text that a program start takes has a NUL in it.
-    pub fn new(action: &Action, abilities: &Abilities, tree: Vec<PathBuf>, scratch: &Path) -> Result<Self, SandboxError> {
+    pub fn new(
+        action: &Action,
+        abilities: &Abilities,
+        tree: Vec<PathBuf>,
+        scratch: &Path,
+    ) -> Result<Self, SandboxError> {
         let layers = planned_layers(&action.policy, abilities)?;
         let style = if abilities.overlay.is_ok() && action.policy.level == Level::Full {
             TreeStyle::Overlay
@@ -112,12 +117,18 @@ impl Plan {
         };
         let mut path = action.runner.path.clone();
         // A toolchain brings the standard folders along; they are searched once.
-        path.extend(SYSTEM_PATH.iter().map(PathBuf::from).filter(|folder| !action.runner.path.contains(folder)));
+        path.extend(
+            SYSTEM_PATH.iter().map(PathBuf::from).filter(|folder| !action.runner.path.contains(folder)),
+        );
         let text = |bytes: &[u8], what: &str| {
             CString::new(bytes).map_err(|_| SandboxError::Nul { what: what.to_owned() })
         };
-        let argv =
-            action.command.argv.iter().map(|word| text(word, "an argument")).collect::<Result<Vec<_>, _>>()?;
+        let argv = action
+            .command
+            .argv
+            .iter()
+            .map(|word| text(word, "an argument"))
+            .collect::<Result<Vec<_>, _>>()?;
         let mut env = Vec::new();
         for (name, value) in environment(action, &path) {
             env.push(text(&[&name[..], b"=", &value].concat(), "a variable")?);
@@ -164,7 +175,11 @@ pub fn planned_layers(
         }
         states.insert(layer, state);
     }
-    if missing.is_empty() { Ok(states) } else { Err(SandboxError::Missing { policy: policy.name.clone(), missing }) }
+    if missing.is_empty() {
+        Ok(states)
+    } else {
+        Err(SandboxError::Missing { policy: policy.name.clone(), missing })
+    }
 }
 
 /// Whether a layer has any work to do under a policy: a limit that is not set is not enforced, a clock that is the
@@ -172,7 +187,9 @@ pub fn planned_layers(
 fn applies(policy: &Policy, layer: Layer) -> bool {
     let namespaces = policy.level == Level::Full;
     match layer {
-        Layer::User | Layer::Mount | Layer::Pid | Layer::Ipc | Layer::Uts | Layer::Cgroup | Layer::Time => namespaces,
+        Layer::User | Layer::Mount | Layer::Pid | Layer::Ipc | Layer::Uts | Layer::Cgroup | Layer::Time => {
+            namespaces
+        }
         Layer::Net => policy.network == Network::Loopback,
         Layer::Landlock | Layer::Seccomp | Layer::Disk => true,
         Layer::Clock => policy.clock != Clock::Host,

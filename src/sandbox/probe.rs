@@ -7,7 +7,7 @@ use crate::model::layer::{Layer, LayerState, Level};
 use crate::sandbox::cgroup::{self, CgroupKind};
 use crate::sandbox::plan::HostUser;
 use crate::sandbox::wire::{At, Failure, Step};
-use crate::sandbox::{SandboxError, landlock_rules, mounts, supervisor, sys};
+use crate::sandbox::{SandboxError, clock, landlock_rules, mounts, supervisor, sys};
 use rustix::pipe::{PipeFlags, pipe_with};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -114,7 +114,14 @@ pub fn probe() -> Result<Abilities, SandboxError> {
         layers.insert(layer, state);
     }
     layers.insert(Layer::Disk, LayerState::Enforced);
-    Ok(Abilities { user, layers, overlay: tried.overlay, listener: tried.listener, landlock_abi, cgroup: group })
+    Ok(Abilities {
+        user,
+        layers,
+        overlay: tried.overlay,
+        listener: tried.listener,
+        landlock_abi,
+        cgroup: group,
+    })
 }
 
 fn landlock_state(abi: u32) -> LayerState {
@@ -164,6 +171,8 @@ fn try_in_child(user: HostUser) -> Tried {
         Err(failure) => LayerState::Unavailable(why_no_namespaces(failure)),
     };
     layers.insert(Layer::User, user_state);
+    // Before there is a PID namespace, whose first process our helper would be.
+    let vdso = clock::possible();
     for (layer, flag) in [
         (Layer::Mount, libc::CLONE_NEWNS),
         (Layer::Net, libc::CLONE_NEWNET),
@@ -184,7 +193,8 @@ fn try_in_child(user: HostUser) -> Tried {
         layers.insert(layer, state);
     }
     let listener = try_listener();
-    layers.insert(Layer::Clock, clock_state(&listener));
+    let clock = vdso.and_then(|()| listener.clone());
+    layers.insert(Layer::Clock, clock.map_or_else(LayerState::Unavailable, |()| LayerState::Enforced));
     layers.insert(Layer::Seccomp, try_filter());
     Tried { layers, overlay, listener }
 }
@@ -208,7 +218,9 @@ fn use_namespace(layer: Layer, overlay: &mut Result<(), String>) -> LayerState {
                 format!("it can be made but not used, mounting is refused ({error}); a security module may take its powers away")
             })
         }
-        Layer::Net => sys::bring_loopback_up().map_err(|error| format!("loopback cannot be brought up: {error}")),
+        Layer::Net => {
+            sys::bring_loopback_up().map_err(|error| format!("loopback cannot be brought up: {error}"))
+        }
         Layer::Uts => rustix::system::sethostname(b"checkrun").map_err(|error| error.to_string()),
         Layer::Pid => return try_proc(),
         _ => Ok(()),
@@ -265,14 +277,6 @@ fn try_listener() -> Result<(), String> {
     }
 }
 
-fn clock_state(listener: &Result<(), String>) -> LayerState {
-    match listener {
-        Ok(()) if cfg!(target_arch = "x86_64") => LayerState::Enforced,
-        Ok(()) => LayerState::Unavailable("on this architecture the host's clock is shown".to_owned()),
-        Err(why) => LayerState::Unavailable(why.clone()),
-    }
-}
-
 /// What stands in the way of user namespaces, and the remedy.
 fn why_no_namespaces(failure: &Failure) -> String {
     let sysctl = |name: &str| std::fs::read_to_string(format!("/proc/sys/{name}")).unwrap_or_default();
@@ -288,7 +292,9 @@ fn why_no_namespaces(failure: &Failure) -> String {
     }
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     if status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2")) {
-        return format!("refused ({error}), most likely by the container's seccomp profile; in Docker: `--security-opt seccomp=unconfined`");
+        return format!(
+            "refused ({error}), most likely by the container's seccomp profile; in Docker: `--security-opt seccomp=unconfined`"
+        );
     }
     format!("failed to {}: {error}", failure.step)
 }

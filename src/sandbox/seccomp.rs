@@ -81,6 +81,17 @@ impl Program {
         self.push(LOAD_WORD, NUMBER, 0, 0);
     }
 
+    /// Where a pointer, all 64 bits of it, is null.
+    fn rule_if_null(&mut self, call: libc::c_long, argument: u32, action: u32) {
+        self.push(JUMP_EQUAL, number(call), 0, 6);
+        self.push(LOAD_WORD, argument_low(argument), 0, 0);
+        self.push(JUMP_EQUAL, 0, 0, 3);
+        self.push(LOAD_WORD, argument_low(argument) + 4, 0, 0);
+        self.push(JUMP_EQUAL, 0, 0, 1);
+        self.push(RETURN, action, 0, 0);
+        self.push(LOAD_WORD, NUMBER, 0, 0);
+    }
+
     /// Where the argument is none of `values`.
     fn rule_unless(&mut self, call: libc::c_long, argument: u32, values: &[u32], action: u32) {
         let count = u8::try_from(values.len()).unwrap_or(u8::MAX);
@@ -201,8 +212,13 @@ fn refuse_by_argument(program: &mut Program, level: Level) {
 fn ask_about_clocks(program: &mut Program) {
     let is = |argument, value| Test { argument, mask: u32::MAX, value };
     let has = |argument, bit| Test { argument, mask: bit, value: bit };
-    // CLOCK_REALTIME, CLOCK_REALTIME_COARSE and CLOCK_TAI (linux/time.h).
-    for clock in [0, 5, 11] {
+    // Waits without a time limit, which are the most: a condition variable's wait names the wall clock all the same.
+    program.rule_if_null(libc::SYS_futex, 3, ALLOW);
+    for call in [libc::SYS_mq_timedsend, libc::SYS_mq_timedreceive, SYS_FUTEX_WAIT] {
+        program.rule_if_null(call, 4, ALLOW);
+    }
+    // CLOCK_REALTIME, CLOCK_REALTIME_COARSE, CLOCK_REALTIME_ALARM and CLOCK_TAI (linux/time.h).
+    for clock in [0, 5, 8, 11] {
         program.rule_if(libc::SYS_clock_gettime, &[is(0, clock)], NOTIFY);
         program.rule_if(libc::SYS_clock_nanosleep, &[is(0, clock), has(1, 1)], NOTIFY); // TIMER_ABSTIME
         program.rule_if(libc::SYS_futex_waitv, &[is(4, clock)], NOTIFY);
@@ -270,7 +286,10 @@ mod tests {
         let word = |offset: u32| match offset {
             NUMBER => number,
             ARCHITECTURE => architecture,
-            at => u32::try_from(arguments[usize::try_from((at - 16) / 8).unwrap()] & 0xffff_ffff).unwrap(),
+            at => {
+                let argument = arguments[usize::try_from((at - 16) / 8).unwrap()];
+                u32::try_from(argument >> (8 * (at % 8)) & 0xffff_ffff).unwrap()
+            }
         };
         let (mut at, mut accumulator) = (0_usize, 0_u32);
         loop {
@@ -298,7 +317,14 @@ mod tests {
         assert_eq!(call(&full, libc::SYS_read, 0, 0), ALLOW);
         assert_eq!(call(&full, libc::SYS_io_uring_setup, 0, 0), errno(libc::ENOSYS));
         assert_eq!(call(&full, libc::SYS_bpf, 0, 0), errno(libc::EPERM));
-        for (family, in_full, in_landlock) in [(1, true, true), (2, true, false), (10, true, false), (16, true, false), (40, false, false), (38, false, false)] {
+        for (family, in_full, in_landlock) in [
+            (1, true, true),
+            (2, true, false),
+            (10, true, false),
+            (16, true, false),
+            (40, false, false),
+            (38, false, false),
+        ] {
             let expect = |allowed| if allowed { ALLOW } else { errno(libc::EAFNOSUPPORT) };
             assert_eq!(call(&full, libc::SYS_socket, family, 1), expect(in_full), "{family}");
             assert_eq!(call(&landlock, libc::SYS_socket, family, 1), expect(in_landlock), "{family}");
@@ -313,5 +339,43 @@ mod tests {
         assert_eq!(judge(&full, 0x4000_0003, 1, [0; 6]), errno(libc::ENOSYS));
         assert_eq!(judge(&full, NATIVE, 0x4000_0000 + 41, [0; 6]), errno(libc::ENOSYS));
         assert_eq!(judge(&full, NATIVE, 4000, [0; 6]), ALLOW, "the kernel itself answers ENOSYS");
+    }
+
+    #[test]
+    fn only_wall_clocks_and_waits_that_can_end_are_asked_about() {
+        let clock = program(Wanted { level: Level::Full, clock: true, inputs: false });
+        let call = |nr: libc::c_long, arguments| judge(&clock, NATIVE, u32::try_from(nr).unwrap(), arguments);
+        for (id, expect) in [
+            (0, NOTIFY),
+            (1, ALLOW),
+            (2, ALLOW),
+            (5, NOTIFY),
+            (6, ALLOW),
+            (7, ALLOW),
+            (8, NOTIFY),
+            (11, NOTIFY),
+        ] {
+            assert_eq!(call(libc::SYS_clock_gettime, [id, 1, 0, 0, 0, 0]), expect, "{id}");
+        }
+        assert_eq!(call(libc::SYS_clock_nanosleep, [0, 0, 1, 1, 0, 0]), ALLOW, "a span");
+        assert_eq!(call(libc::SYS_clock_nanosleep, [0, 1, 1, 1, 0, 0]), NOTIFY);
+        for (operation, time, expect) in [
+            (0x189, 0, ALLOW),
+            (0x189, 8, NOTIFY),
+            (0x189, 1 << 32, NOTIFY),
+            (0x89, 8, ALLOW),
+            (0x86, 0, ALLOW),
+            (0x86, 8, NOTIFY),
+            (0x80, 8, ALLOW),
+        ] {
+            assert_eq!(
+                call(libc::SYS_futex, [8, operation, 0, time, 0, 0]),
+                expect,
+                "{operation:#x} {time:#x}"
+            );
+        }
+        assert_eq!(call(libc::SYS_mq_timedreceive, [3, 8, 1, 0, 0, 0]), ALLOW);
+        assert_eq!(call(libc::SYS_mq_timedreceive, [3, 8, 1, 0, 8, 0]), NOTIFY);
+        assert_eq!(call(libc::SYS_exit_group, [0; 6]), ALLOW);
     }
 }

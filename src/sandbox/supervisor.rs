@@ -7,13 +7,13 @@ use crate::model::layer::{Layer, Level};
 use crate::model::policy::Clock::Fixed;
 use crate::model::policy::Network;
 use crate::sandbox::channel::{self, Channels};
-use crate::sandbox::plan::{CHECK_UID, Plan};
-use crate::sandbox::wire::{At, Failure, Report, Step};
 use crate::sandbox::clock::Clock;
 use crate::sandbox::observer::Observer;
+use crate::sandbox::plan::{CHECK_UID, Plan};
+use crate::sandbox::wire::{At, Failure, Report, Step};
 use crate::sandbox::{init, mounts, sys};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, MemfdFlags, Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io::{self, Write};
@@ -37,7 +37,14 @@ pub(super) fn run(plan: &Plan, channels: Channels, launcher: i32) -> ! {
         } else {
             (None, None)
         };
-        let inside = init::Inside { channel: to_init, stdout, stderr, null, root: built.root.fd, listener: from_command };
+        let inside = init::Inside {
+            channel: to_init,
+            stdout,
+            stderr,
+            null,
+            root: built.root.fd,
+            listener: from_command,
+        };
         let pid = match sys::fork().at(Step::Fork, "init")? {
             sys::Forked::Child => init::run(plan, inside),
             sys::Forked::Parent(pid) => pid,
@@ -90,7 +97,7 @@ fn build(plan: &Plan, launcher: i32) -> Result<Built, Failure> {
     // A change of user makes /proc/self root's own and clears the death signal (prctl(2)), so both come after it.
     sys::prctl(libc::PR_SET_DUMPABLE, 1).at(Step::SwitchUser, "dumpable")?;
     die_with_parent(launcher)?;
-    enter_namespaces(plan)?;
+    let shift = enter_namespaces(plan)?;
     let sources = match early {
         Some(sources) => sources,
         None => mounts::open_sources(plan)?,
@@ -106,7 +113,9 @@ fn build(plan: &Plan, launcher: i32) -> Result<Built, Failure> {
     hide_command_line();
     let clock = match plan.clock {
         // It reads this process's own vDSO, which after the next step nobody may.
-        Fixed { start, mode } if plan.uses(Layer::Clock) => Some(Clock::start(start, mode, devices)),
+        Fixed { start, mode } if plan.uses(Layer::Clock) => {
+            Some(Clock::start(start, mode, shift, devices).at(Step::Clock, "the vDSO of programs")?)
+        }
         _ => None,
     };
     let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -149,9 +158,14 @@ fn orphaned() -> io::Error {
     rustix::io::Errno::SRCH.into()
 }
 
-fn enter_namespaces(plan: &Plan) -> Result<(), Failure> {
+/// Returns by how many seconds the boot clock inside differs from ours.
+fn enter_namespaces(plan: &Plan) -> Result<i64, Failure> {
     debug_assert_eq!(plan.level, Level::Full, "the other level has no namespaces");
-    let mut flags = libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
+    let mut flags = libc::CLONE_NEWUSER
+        | libc::CLONE_NEWNS
+        | libc::CLONE_NEWPID
+        | libc::CLONE_NEWIPC
+        | libc::CLONE_NEWUTS;
     if plan.network == Network::Loopback {
         flags |= libc::CLONE_NEWNET;
     }
@@ -161,9 +175,9 @@ fn enter_namespaces(plan: &Plan) -> Result<(), Failure> {
     sys::unshare(flags).at(Step::Namespaces, "")?;
     map_user(plan.user.uid, plan.user.gid)?;
     if plan.uses(Layer::Time) {
-        set_time_origin().at(Step::TimeOffsets, "/proc/self/timens_offsets")?;
+        return set_time_origin().at(Step::TimeOffsets, "/proc/self/timens_offsets");
     }
-    Ok(())
+    Ok(0)
 }
 
 /// Maps the check's user to one host user and nothing else (user_namespaces(7)): `setgroups` must be given up first.
@@ -175,11 +189,12 @@ pub(super) fn map_user(uid: u32, gid: u32) -> Result<(), Failure> {
 }
 
 /// Offsets are in force for processes forked from now on (time_namespaces(7), Linux 5.6).
-fn set_time_origin() -> io::Result<()> {
+fn set_time_origin() -> io::Result<i64> {
     let offset = |clock| UPTIME_AT_START - rustix::time::clock_gettime(clock).tv_sec;
     let monotonic = offset(rustix::time::ClockId::Monotonic);
     let boot = offset(rustix::time::ClockId::Boottime);
-    std::fs::write("/proc/self/timens_offsets", format!("monotonic {monotonic} 0\nboottime {boot} 0\n"))
+    std::fs::write("/proc/self/timens_offsets", format!("monotonic {monotonic} 0\nboottime {boot} 0\n"))?;
+    Ok(boot)
 }
 
 /// Tells the launcher of the init process, serves the clock until it ends, and tells what was used.
@@ -187,12 +202,13 @@ fn attend(watched: Watched, to_launcher: &OwnedFd) -> Result<(), Failure> {
     let pid = Pid::from_raw(watched.pid).ok_or_else(|| Failure::new(Step::Fork, "init", &orphaned()))?;
     // Our child is not waited for yet, so the number is still its own.
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).at(Step::Fork, "pidfd")?;
-    channel::send(to_launcher, &Report::Init(watched.pid).encode(), Some(pidfd.as_fd())).at(Step::Channel, "init")?;
+    channel::send(to_launcher, &Report::Init(watched.pid).encode(), Some(pidfd.as_fd()))
+        .at(Step::Channel, "init")?;
     let Served { clock, observer } = match &watched.listener {
         Some(socket) => serve(watched.served, &pidfd, socket, watched.proc.as_fd())?,
         None => watched.served,
     };
-    if let Some(why) = clock.and_then(|clock| clock.escaped) {
+    if let Some(why) = clock.and_then(|clock| clock.escaped()) {
         channel::send(to_launcher, &Report::Escaped(why).encode(), None).at(Step::Channel, "clock")?;
     }
     if let Some(observer) = observer {
@@ -218,7 +234,12 @@ fn attend(watched: Watched, to_launcher: &OwnedFd) -> Result<(), Failure> {
 }
 
 /// Answers the filter's questions until the init process is gone.
-fn serve(mut served: Served, init: &OwnedFd, socket: &OwnedFd, proc: BorrowedFd<'_>) -> Result<Served, Failure> {
+fn serve(
+    mut served: Served,
+    init: &OwnedFd,
+    socket: &OwnedFd,
+    proc: BorrowedFd<'_>,
+) -> Result<Served, Failure> {
     // A question may be withdrawn between poll and receive, which then blocks on kernels before 6.11 even when all
     // that could ask are gone; the end of our child interrupts it.
     sys::let_children_interrupt().at(Step::Clock, "signals")?;
@@ -293,10 +314,12 @@ fn hand_over(observer: Observer, to_launcher: &OwnedFd) -> Result<(), Failure> {
             return channel::send(to_launcher, &report, None).at(Step::Channel, "observation");
         }
     };
-    let file = rustix::fs::memfd_create("observation", MemfdFlags::CLOEXEC).at(Step::Channel, "observation")?;
+    let file =
+        rustix::fs::memfd_create("observation", MemfdFlags::CLOEXEC).at(Step::Channel, "observation")?;
     let mut file = std::fs::File::from(file);
     file.write_all(&bytes).at(Step::Channel, "observation")?;
-    channel::send(to_launcher, &Report::Observed.encode(), Some(file.as_fd())).at(Step::Channel, "observation")
+    channel::send(to_launcher, &Report::Observed.encode(), Some(file.as_fd()))
+        .at(Step::Channel, "observation")
 }
 
 /// Bytes in use on the writable file system, and whether it is full but for a sliver.

@@ -75,7 +75,9 @@ pub(super) fn unshare(flags: libc::c_int) -> io::Result<()> {
 pub(super) fn prctl(option: libc::c_int, argument: libc::c_ulong) -> io::Result<libc::c_int> {
     // SAFETY: our callers pass options whose arguments are numbers, never addresses; unused arguments are zero, as
     // the kernel demands for some of them.
-    check(unsafe { libc::prctl(option, argument, 0 as libc::c_ulong, 0 as libc::c_ulong, 0 as libc::c_ulong) })
+    check(unsafe {
+        libc::prctl(option, argument, 0 as libc::c_ulong, 0 as libc::c_ulong, 0 as libc::c_ulong)
+    })
 }
 
 /// Sets the name shown by ps (PR_SET_NAME, at most 15 bytes).
@@ -157,7 +159,8 @@ pub(super) fn execute(program: &CStr, argv: &[CString], envp: &[CString]) -> io:
 /// # Errors
 /// What close_range(2) says.
 pub(super) fn keep_only(keep: &[RawFd]) -> io::Result<()> {
-    let mut keep: Vec<u32> = keep.iter().filter_map(|fd| u32::try_from(*fd).ok()).filter(|fd| *fd > 2).collect();
+    let mut keep: Vec<u32> =
+        keep.iter().filter_map(|fd| u32::try_from(*fd).ok()).filter(|fd| *fd > 2).collect();
     keep.sort_unstable();
     keep.push(u32::MAX);
     let mut first = 3;
@@ -196,7 +199,13 @@ pub(super) fn reset_signals() -> io::Result<()> {
         // SAFETY: `default` is readable and at least as long as the kernel's sigaction; the old one is not asked for;
         // the size is that of the kernel's signal set. SIGKILL and SIGSTOP are refused without effect.
         unsafe {
-            libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), std::ptr::null_mut::<u64>(), 8_usize)
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                default.as_ptr(),
+                std::ptr::null_mut::<u64>(),
+                8_usize,
+            )
         };
     }
     let set = signal_set(&[]);
@@ -385,9 +394,9 @@ pub(super) struct Instruction {
 /// # Errors
 /// What seccomp(2) says.
 pub(super) fn install_filter(program: &[Instruction], flags: libc::c_ulong) -> io::Result<Option<OwnedFd>> {
-    let len = libc::c_ushort::try_from(program.len()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
-    let fprog =
-        libc::sock_fprog { len, filter: program.as_ptr().cast::<libc::sock_filter>().cast_mut() };
+    let len =
+        libc::c_ushort::try_from(program.len()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+    let fprog = libc::sock_fprog { len, filter: program.as_ptr().cast::<libc::sock_filter>().cast_mut() };
     // SAFETY: `Instruction` has the layout of struct sock_filter (same four fields, repr(C)); `len` is the slice's
     // own length; the kernel copies the program and does not keep or write through the pointer.
     let result = check_long(unsafe {
@@ -585,6 +594,17 @@ pub(super) fn is_waiting(listener: BorrowedFd<'_>, id: u64) -> bool {
     check(unsafe { libc::ioctl(listener.as_raw_fd(), NOTIFY_VALID, &raw const id) }).is_ok()
 }
 
+/// The wall clock by the system call itself, past the vDSO: seconds and nanoseconds.
+///
+/// # Errors
+/// What clock_gettime(2) says.
+pub(super) fn raw_wall_clock() -> io::Result<(i64, i64)> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a timespec, valid for the write.
+    check_long(unsafe { libc::syscall(libc::SYS_clock_gettime, libc::CLOCK_REALTIME, &raw mut time) })?;
+    Ok((time.tv_sec, time.tv_nsec))
+}
+
 /// Makes SIGCHLD interrupt blocking calls (EINTR) and do nothing else, and lets it through.
 ///
 /// # Errors
@@ -652,11 +672,17 @@ pub(super) fn write_memory(pid: u32, at: u64, bytes: &[u8]) -> io::Result<()> {
 ///
 /// # Errors
 /// What newfstatat(2) says.
-pub(super) fn stat_bytes(at: BorrowedFd<'_>, path: &CStr, flags: i32) -> io::Result<[u8; size_of::<libc::stat>()]> {
+pub(super) fn stat_bytes(
+    at: BorrowedFd<'_>,
+    path: &CStr,
+    flags: i32,
+) -> io::Result<[u8; size_of::<libc::stat>()]> {
     let mut bytes = [0; size_of::<libc::stat>()];
     // SAFETY: `path` is NUL-terminated; `bytes` is as large as the struct that the kernel fills in, and any bytes are
     // valid in it.
-    check_long(unsafe { libc::syscall(libc::SYS_newfstatat, at.as_raw_fd(), path.as_ptr(), bytes.as_mut_ptr(), flags) })?;
+    check_long(unsafe {
+        libc::syscall(libc::SYS_newfstatat, at.as_raw_fd(), path.as_ptr(), bytes.as_mut_ptr(), flags)
+    })?;
     Ok(bytes)
 }
 
@@ -668,6 +694,8 @@ pub(super) fn statx_bytes(at: BorrowedFd<'_>, path: &CStr, flags: i32, mask: u32
     let mut bytes = [0; 256];
     // SAFETY: `path` is NUL-terminated; `bytes` is as large as struct statx is and will be, and any bytes are valid in
     // it.
-    check_long(unsafe { libc::syscall(libc::SYS_statx, at.as_raw_fd(), path.as_ptr(), flags, mask, bytes.as_mut_ptr()) })?;
+    check_long(unsafe {
+        libc::syscall(libc::SYS_statx, at.as_raw_fd(), path.as_ptr(), flags, mask, bytes.as_mut_ptr())
+    })?;
     Ok(bytes)
 }

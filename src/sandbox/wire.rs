@@ -213,8 +213,10 @@ impl Report {
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (kind, rest) = bytes.split_first()?;
-        let int = |at: usize| rest.get(at..at + 4).and_then(|four| four.try_into().ok()).map(i32::from_le_bytes);
-        let long = |at: usize| rest.get(at..at + 8).and_then(|eight| eight.try_into().ok()).map(u64::from_le_bytes);
+        let int =
+            |at: usize| rest.get(at..at + 4).and_then(|four| four.try_into().ok()).map(i32::from_le_bytes);
+        let long =
+            |at: usize| rest.get(at..at + 8).and_then(|eight| eight.try_into().ok()).map(u64::from_le_bytes);
         Some(match kind {
             1 => Self::Init(int(0)?),
             2 => {

@@ -8,8 +8,8 @@ use crate::stage::error::StageError;
 use crate::tree::{BlobReader, Changes, Descent, Entry, EntryKind, Snapshot, show, split};
 use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, chownat, fchmod, fchown, fstat, futimens, mkdirat,
-    mknodat, openat, symlinkat, unlinkat, utimensat,
+    AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, chownat, fchmod, fchown, fstat,
+    futimens, mkdirat, mknodat, openat, symlinkat, unlinkat, utimensat,
 };
 use std::num::NonZero;
 use std::path::Path;
@@ -214,7 +214,11 @@ impl<'a> Writer<'a> {
             .descent
             .folder(parent)
             .and_then(|parent| mknodat(parent, name, FileType::CharacterDevice, Mode::empty(), 0));
-        made.map_err(|error| StageError::Whiteout { path: show(path), root: root.to_owned(), source: error.into() })
+        made.map_err(|error| StageError::Whiteout {
+            path: show(path),
+            root: root.to_owned(),
+            source: error.into(),
+        })
     }
 
     fn finish_folder(&mut self, path: &[u8]) -> Result<(), StageError> {

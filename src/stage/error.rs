@@ -59,18 +59,20 @@ impl StageError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Tree(source) | Self::Content { source, .. } => source.hint(),
-            Self::Entry { source, .. } | Self::Whiteout { source, .. } | Self::Io { source, .. } => match source.kind() {
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                    Some("make room with `checkrun gc`, or put the cache elsewhere".to_owned())
+            Self::Entry { source, .. } | Self::Whiteout { source, .. } | Self::Io { source, .. } => {
+                match source.kind() {
+                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                        Some("make room with `checkrun gc`, or put the cache elsewhere".to_owned())
+                    }
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                        Some("name a cache folder that you may write to".to_owned())
+                    }
+                    io::ErrorKind::InvalidFilename => {
+                        Some("the cache's file system takes no name or link of that length".to_owned())
+                    }
+                    _ => None,
                 }
-                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                    Some("name a cache folder that you may write to".to_owned())
-                }
-                io::ErrorKind::InvalidFilename => {
-                    Some("the cache's file system takes no name or link of that length".to_owned())
-                }
-                _ => None,
-            },
+            }
         }
     }
 
@@ -78,12 +80,18 @@ impl StageError {
     #[must_use]
     pub fn io(&self) -> Option<&io::Error> {
         match self {
-            Self::Entry { source, .. } | Self::Whiteout { source, .. } | Self::Io { source, .. } => Some(source),
+            Self::Entry { source, .. } | Self::Whiteout { source, .. } | Self::Io { source, .. } => {
+                Some(source)
+            }
             Self::Tree(_) | Self::Content { .. } => None,
         }
     }
 
-    pub(super) fn of_io(action: &'static str, path: impl Into<PathBuf>, source: impl Into<io::Error>) -> Self {
+    pub(super) fn of_io(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+        source: impl Into<io::Error>,
+    ) -> Self {
         Self::Io { action, path: path.into(), source: source.into() }
     }
 

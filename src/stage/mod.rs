@@ -8,13 +8,13 @@ mod base;
 mod build;
 mod error;
 mod place;
-mod upkeep;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 
 pub use crate::stage::error::StageError;
 pub use crate::stage::place::sweep_stale;
-pub use crate::stage::upkeep::{LAYER_BYTES, InUse, in_use, remove_unused};
+pub use crate::stage::upkeep::{InUse, LAYER_BYTES, in_use, remove_unused};
 
 use crate::model::event::Sink;
 use crate::stage::place::{Builder, Place};
@@ -84,7 +84,7 @@ fn over_another(
     sink: &mut dyn Sink,
 ) -> Result<Option<Layer>, StageError> {
     let mut found = base::nearest(snapshot, options)?;
-    if let (None, Some(committed)) = (&found, snapshot.committed()) {
+    if let (None, Some(committed)) = (&found, snapshot.based_on()) {
         // What is in no commit can carry no other layer, since nothing tells what was in it; the commit below it can.
         // That costs no more than one layer for all, unless the commit's own objects are not all there.
         if layer(&committed, options, sink).is_ok() {

@@ -134,7 +134,12 @@ impl Builder {
     }
 
     /// Gives the finished folder its final name. If another process was faster, its layer is taken.
-    pub(super) fn publish(self, place: &Place, size: Size, base: Option<&Layer>) -> Result<Layer, StageError> {
+    pub(super) fn publish(
+        self,
+        place: &Place,
+        size: Size,
+        base: Option<&Layer>,
+    ) -> Result<Layer, StageError> {
         let published = self.take_place(place, size, base);
         match &published {
             Ok(Taken::Ours) => {}
@@ -171,7 +176,8 @@ impl Builder {
             .map_err(|error| StageError::of_io("write", &meta, error))?;
         let taken =
             self.rename(place).map_err(|error| StageError::of_io("make the layer", &place.path, error))?;
-        std::fs::rename(&meta, &place.meta).map_err(|error| StageError::of_io("write", &place.meta, error))?;
+        std::fs::rename(&meta, &place.meta)
+            .map_err(|error| StageError::of_io("write", &place.meta, error))?;
         Ok(taken)
     }
 

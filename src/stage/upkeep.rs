@@ -112,7 +112,9 @@ fn weigh(root: &Path) -> Result<BTreeMap<PathBuf, Weighed>, StageError> {
     let mut layers = BTreeMap::new();
     for entry in listing.flatten() {
         let path = entry.path();
-        let (Ok(text), Ok(meta)) = (fs::read_to_string(meta_of(&path)), fs::metadata(meta_of(&path))) else { continue };
+        let (Ok(text), Ok(meta)) = (fs::read_to_string(meta_of(&path)), fs::metadata(meta_of(&path))) else {
+            continue;
+        };
         let used = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
         let base = base_of(&text).map(|name| root.join(name));
         layers.insert(path, Weighed { used, bytes: bytes_of(&text).unwrap_or(0), base });

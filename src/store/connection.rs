@@ -20,7 +20,8 @@ const BUSY: Duration = Duration::from_secs(10);
 
 /// What brings the database from version n to n + 1, in order; `PRAGMA user_version` counts those applied. A migration
 /// only adds: programs that do not know it go on reading and writing.
-const MIGRATIONS: [&str; 2] = ["
+const MIGRATIONS: [&str; 2] = [
+    "
     CREATE TABLE executions (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
         key BLOB NOT NULL,
@@ -52,7 +53,8 @@ const MIGRATIONS: [&str; 2] = ["
         digest BLOB NOT NULL,
         tag BLOB NOT NULL
     );
-", "
+",
+    "
     CREATE TABLE input_sets (
         id INTEGER PRIMARY KEY,
         name BLOB NOT NULL,
@@ -60,8 +62,8 @@ const MIGRATIONS: [&str; 2] = ["
         tag BLOB NOT NULL
     );
     CREATE INDEX input_sets_by_name ON input_sets (name, id);
-"];
-
+",
+];
 
 /// Opens a view of the database file alone: no locks, no look at the log of pending writes. Only right while that log is
 /// empty; a writer that comes in between can make what is read meaningless (<https://sqlite.org/uri.html>, `immutable`),

@@ -56,8 +56,8 @@ impl Reader {
     pub fn inputs(&self, name: &Digest) -> Vec<(i64, Vec<u8>)> {
         let Some(secret) = self.secret() else { return Vec::new() };
         self.read(|connection| {
-            let mut query =
-                connection.prepare("SELECT id, bytes, tag FROM input_sets WHERE name = ?1 ORDER BY id DESC LIMIT ?2")?;
+            let mut query = connection
+                .prepare("SELECT id, bytes, tag FROM input_sets WHERE name = ?1 ORDER BY id DESC LIMIT ?2")?;
             let mut rows = query.query(params![name.0, SETS])?;
             let mut sets = Vec::new();
             while let Some(row) = rows.next()? {

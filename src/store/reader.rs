@@ -37,7 +37,9 @@ impl Reader {
     pub(super) fn open(paths: &StorePaths) -> Result<Option<Self>, StoreError> {
         let database = paths.database();
         match std::fs::symlink_metadata(&database) {
-            Ok(_) => Ok(Some(Self { database, secret: Secret::read(&paths.secret)?, still: RefCell::new(None) })),
+            Ok(_) => {
+                Ok(Some(Self { database, secret: Secret::read(&paths.secret)?, still: RefCell::new(None) }))
+            }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(source) => Err(StoreError::File { what: "look at", path: database, source }),
         }

@@ -13,9 +13,15 @@ fn every_line_of_a_message_counts_and_goes_to_its_step() {
     let [first, second] = found.claims.as_slice() else { panic!("{found:?}") };
     assert_eq!((first.step.as_str(), first.title.as_str()), ("s05", "move registration"));
     assert_eq!((first.run.as_deref(), first.plan_version.as_deref()), (Some("r-1"), Some("3")));
-    assert_eq!(first.checks, [ClaimedCheck { cmd: "go test ./... -count=1".to_owned(), exit: Some(0), secs: Some(22.6) }]);
+    assert_eq!(
+        first.checks,
+        [ClaimedCheck { cmd: "go test ./... -count=1".to_owned(), exit: Some(0), secs: Some(22.6) }]
+    );
     assert_eq!((second.run.as_deref(), second.title.as_str()), (Some("r-2"), "sessions"));
-    assert_eq!(second.checks.iter().map(|check| (check.cmd.as_str(), check.exit)).collect::<Vec<_>>(), [("true", Some(0)), ("a=b c", Some(1))]);
+    assert_eq!(
+        second.checks.iter().map(|check| (check.cmd.as_str(), check.exit)).collect::<Vec<_>>(),
+        [("true", Some(0)), ("a=b c", Some(1))]
+    );
 }
 
 #[test]

@@ -49,7 +49,7 @@ impl Snapshot {
 
     /// The tree of the commit that a state of a working tree or an index is based on, if it is another.
     #[must_use]
-    pub fn committed(&self) -> Option<Self> {
+    pub fn based_on(&self) -> Option<Self> {
         let repository = self.repository.clone()?;
         let head = self.head.filter(|_| matches!(self.content, Content::Listing { .. }))?;
         let mut identity = identity(repository.object_hash(), &head, None, false);
@@ -58,6 +58,7 @@ impl Snapshot {
         super::objects::load(&repository, &head, &mut root, &|| "the tree of HEAD".to_owned()).ok()?;
         Some(Self {
             identity,
+            committed: None,
             root: self.root.clone(),
             start: None,
             repository: Some(repository),
@@ -120,7 +121,11 @@ impl Walk<'_> {
         if same || (child.kind == EntryKind::Submodule && old_kind == Some(EntryKind::Submodule)) {
             return Ok(true);
         }
-        self.changes.entries.push(Entry { path: path.clone(), kind: child.kind, id: listing::id_of(&child.id) });
+        self.changes.entries.push(Entry {
+            path: path.clone(),
+            kind: child.kind,
+            id: listing::id_of(&child.id),
+        });
         let old_folder = old.filter(|old| old.kind == EntryKind::Folder).map(|old| &*old.id);
         match child.kind {
             EntryKind::Folder => self.folder(&Folder { path, id: child.id, first }, old_folder, depth + 1),

@@ -168,7 +168,9 @@ impl TreeError {
             Self::Conflict(_) => "resolve it and `git add` the file, or name a revision with `--tree`",
             Self::Special { .. } => "remove it or move it out of the folder",
             Self::NestedWithoutCommit(_) => "commit there, or add the folder to .gitignore",
-            Self::Pathspec { .. } => "git's own forms are accepted: `src`, `*.rs`, `:(glob)a/**/b`, `:!docs`, `:/top`",
+            Self::Pathspec { .. } => {
+                "git's own forms are accepted: `src`, `*.rs`, `:(glob)a/**/b`, `:!docs`, `:/top`"
+            }
             Self::Unmatched { .. } => {
                 "pathspecs are relative to the folder that checkrun is started in; `:/` in front starts at the root"
             }

@@ -99,12 +99,14 @@ impl Reading<'_> {
         let mut buffer = Vec::new();
         let what = || "a commit of the history".to_owned();
         match objects::load(self.repository, id, &mut buffer, &what) {
-            Err(TreeError::Missing { .. }) if self.repository.is_shallow().unwrap_or(false) => return Ok(false),
+            Err(TreeError::Missing { .. }) if self.repository.is_shallow().unwrap_or(false) => {
+                return Ok(false);
+            }
             other => drop(other?),
         }
         let damaged = |text: String| TreeError::Damaged { id: id.to_string(), what: what(), detail: text };
-        let parsed = gix::objs::CommitRef::from_bytes(&buffer, id.kind())
-            .map_err(|error| damaged(detail(&error)))?;
+        let parsed =
+            gix::objs::CommitRef::from_bytes(&buffer, id.kind()).map_err(|error| damaged(detail(&error)))?;
         let message: &[u8] = parsed.message;
         let message = message.get(..MESSAGE_MAX).unwrap_or(message);
         let time = parsed.committer().ok().and_then(|who| who.time().ok()).map_or(0, |time| time.seconds);

@@ -30,8 +30,8 @@ pub(crate) use crate::tree::descent::open_folder;
 pub(crate) use crate::tree::descent::{Descent, open_root, split};
 pub use crate::tree::error::TreeError;
 pub(crate) use crate::tree::error::show;
-pub use crate::tree::walker::{Spot, Walker};
 pub use crate::tree::history::{Commit, History, State, history, state};
+pub use crate::tree::walker::{Spot, Walker};
 pub use crate::tree::without::{Change, Changed, changes};
 
 use crate::model::check::TreeIdentity;
@@ -107,6 +107,7 @@ pub struct Entry {
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     identity: TreeIdentity,
+    committed: Option<i64>,
     root: Option<PathBuf>,
     /// The folder that pathspecs are relative to, where that is not the root.
     start: Option<PathBuf>,
@@ -153,6 +154,7 @@ pub fn resolve(start: &Path, source: &Source, scratch: &Path) -> Result<Snapshot
             let (tree, entries) = listing::build(leaves, hash)?;
             Ok(Snapshot {
                 identity: identity(hash, &tree, None, true),
+                committed: None,
                 root: None,
                 start: None,
                 repository: None,
@@ -169,6 +171,7 @@ fn resolve_revision(start: &Path, revision: &str) -> Result<Snapshot, TreeError>
     Ok(Snapshot {
         identity: identity(repository.object_hash(), &peeled.tree, peeled.commit.as_ref(), false),
         start: Some(start.to_owned()).filter(|_| !peeled.is_part && repository.workdir().is_some()),
+        committed: peeled.committed,
         root: Some(root_of(&repository)),
         repository: Some(repository),
         head: None,
@@ -186,8 +189,10 @@ fn from_leaves(
     let head = revision::head(&repository)?;
     let same = head.as_ref().filter(|head| head.tree == tree);
     let commit = same.and_then(|head| head.commit);
+    let committed = same.and_then(|head| head.committed);
     Ok(Snapshot {
         identity: identity(repository.object_hash(), &tree, commit.as_ref(), same.is_none()),
+        committed,
         start: Some(start.to_owned()),
         root: Some(root_of(&repository)),
         repository: Some(repository),
@@ -216,6 +221,13 @@ impl Snapshot {
     #[must_use]
     pub fn identity(&self) -> &TreeIdentity {
         &self.identity
+    }
+
+    /// The committer date of its commit, in seconds since 1970; `None` where it has no commit, or the commit no date
+    /// that can be read.
+    #[must_use]
+    pub fn committed(&self) -> Option<i64> {
+        self.committed
     }
 
     /// The working tree's folder, or that of a bare repository itself; `None` for a plain folder.

@@ -2,11 +2,11 @@
 //! nothing is fetched, replaced or filtered.
 #![forbid(unsafe_code)]
 
+use crate::model::digest::ObjectId;
 use crate::tree::error::{TreeError, detail, show};
 use crate::tree::listing::{MAX_DEPTH, MAX_ENTRIES, id_of, refuse_name};
 use crate::tree::{Entry, EntryKind};
 use gix::objs::{Find as _, Kind, TreeRefIter};
-use crate::model::digest::ObjectId;
 use std::collections::{HashMap, HashSet};
 
 /// Reads the object `id` into `buffer`; `what` says what it is needed for.
@@ -38,6 +38,8 @@ pub(super) fn load(
 /// What a revision leads to.
 pub(super) struct Peeled {
     pub(super) commit: Option<gix::ObjectId>,
+    /// The commit's committer date, in seconds since 1970, where it has one that can be read.
+    pub(super) committed: Option<i64>,
     pub(super) tree: gix::ObjectId,
     /// The tree object's bytes.
     pub(super) root: Vec<u8>,
@@ -53,19 +55,23 @@ pub(super) fn peel(
 ) -> Result<Peeled, TreeError> {
     let mut id = id;
     let mut commit = None;
+    let mut committed = None;
     let mut buffer = Vec::new();
     let mut role = "what the revision names";
     // A chain of tags is as long as its maker likes; ids are digests, so it cannot be a ring, but it may be a nuisance.
     for _ in 0..64 {
         let kind = load(repository, &id, &mut buffer, &|| format!("{role}, for `{revision}`"))?;
         let next = match kind {
-            Kind::Tree => return Ok(Peeled { commit, tree: id, root: buffer, is_part: false }),
+            Kind::Tree => return Ok(Peeled { commit, committed, tree: id, root: buffer, is_part: false }),
             Kind::Blob => {
                 return Err(TreeError::NotATree { revision: revision.to_owned(), id: id.to_string() });
             }
             Kind::Commit => {
                 commit = Some(id);
                 role = "the tree of its commit";
+                let date = |iter: gix::objs::CommitRefIter<'_>| iter.committer().ok()?.time().ok();
+                committed =
+                    date(gix::objs::CommitRefIter::from_bytes(&buffer, id.kind())).map(|time| time.seconds);
                 gix::objs::CommitRefIter::from_bytes(&buffer, id.kind()).tree_id()
             }
             Kind::Tag => {

@@ -35,7 +35,12 @@ impl Snapshot {
         };
         let mut identity = self.identity.clone();
         identity.tree = tree;
-        Ok(Self { identity, head: None, content: Content::Listing { entries: Arc::new(entries), kept }, ..self })
+        Ok(Self {
+            identity,
+            head: None,
+            content: Content::Listing { entries: Arc::new(entries), kept },
+            ..self
+        })
     }
 
     /// The id of the tree that holds only what `pathspecs` match.
@@ -103,10 +108,8 @@ impl Selection {
         let mut selection = Self { include: Vec::new(), exclude: Vec::new(), attributes: None };
         let mut has_attributes = false;
         for text in pathspecs {
-            let pattern = parse(text, &prefix, &root).map_err(|error| TreeError::Pathspec {
-                pathspec: text.clone(),
-                detail: detail(&error),
-            })?;
+            let pattern = parse(text, &prefix, &root)
+                .map_err(|error| TreeError::Pathspec { pathspec: text.clone(), detail: detail(&error) })?;
             if is_never(&pattern) {
                 if !pattern.is_excluded() {
                     return Err(TreeError::Unmatched { pathspec: text.clone() });
@@ -198,13 +201,17 @@ fn everything(signature: MagicSignature) -> Pattern {
 fn parse(text: &str, prefix: &Path, root: &Path) -> Result<Pattern, gix::Error> {
     // A colon ends short magic words, and what looks like long ones behind it is a path.
     let short = text.strip_prefix(':').and_then(|rest| rest.split_once(":("));
-    let long = short.filter(|(words, _)| !words.is_empty() && words.bytes().all(|word| b"/!^".contains(&word)));
+    let long =
+        short.filter(|(words, _)| !words.is_empty() && words.bytes().all(|word| b"/!^".contains(&word)));
     let pattern = match long {
         Some((words, path)) => {
             let top = if words.contains('/') { "top," } else { "" };
             let exclude = if words.contains(['!', '^']) { "exclude" } else { "" };
             let words = format!("{top}{exclude}");
-            gix::pathspec::parse(format!(":({})({path}", words.trim_end_matches(',')).as_bytes(), Defaults::default())?
+            gix::pathspec::parse(
+                format!(":({})({path}", words.trim_end_matches(',')).as_bytes(),
+                Defaults::default(),
+            )?
         }
         None => gix::pathspec::parse(text.as_bytes(), Defaults::default())?,
     };

@@ -94,6 +94,7 @@ pub(super) fn resolve(repository: &gix::Repository, revision: &str) -> Result<Pe
     if has_path {
         peeled.commit = None;
         peeled.is_part = true;
+        peeled.committed = None;
     }
     Ok(peeled)
 }

@@ -72,7 +72,8 @@ impl<'s> Walker<'s> {
     /// As [`Walker::at`].
     pub fn names(&mut self, path: &[u8]) -> Result<Option<Digest>, TreeError> {
         let Some(folder) = self.folder(path)? else { return Ok(None) };
-        let mut names: Vec<(&Vec<u8>, EntryKind)> = folder.iter().map(|(name, (kind, _))| (name, *kind)).collect();
+        let mut names: Vec<(&Vec<u8>, EntryKind)> =
+            folder.iter().map(|(name, (kind, _))| (name, *kind)).collect();
         names.sort_by(|a, b| a.0.cmp(b.0));
         let mut hasher = blake3::Hasher::new();
         for (name, kind) in names {
@@ -108,7 +109,9 @@ impl<'s> Walker<'s> {
                 Spot::Entry(EntryKind::Folder, id) => {
                     let id = git_id(&id)?;
                     let mut bytes = Vec::new();
-                    objects::load(repository, &id, &mut bytes, &|| format!("folder `{}`", crate::tree::show(path)))?;
+                    objects::load(repository, &id, &mut bytes, &|| {
+                        format!("folder `{}`", crate::tree::show(path))
+                    })?;
                     Some(objects::children(&bytes, repository.object_hash())?)
                 }
                 _ => None,

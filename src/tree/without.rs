@@ -97,11 +97,7 @@ impl Snapshot {
 }
 
 /// The same list without some paths, and the id of its tree.
-fn cut(
-    entries: &[Entry],
-    paths: &[Vec<u8>],
-    like: &ObjectId,
-) -> Result<(ObjectId, Vec<Entry>), TreeError> {
+fn cut(entries: &[Entry], paths: &[Vec<u8>], like: &ObjectId) -> Result<(ObjectId, Vec<Entry>), TreeError> {
     let mut leaves = Vec::with_capacity(entries.len());
     for entry in entries {
         if entry.kind != EntryKind::Folder && !paths.contains(&entry.path) {

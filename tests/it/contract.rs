@@ -29,17 +29,44 @@ fn has_shape(object: &Value, shape: &[(&str, &str)], place: &str) {
 }
 
 fn is_digest(text: &str) -> bool {
-    text.strip_prefix("b3:").is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|byte| b"0123456789abcdef".contains(&byte)))
+    text.strip_prefix("b3:")
+        .is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|byte| b"0123456789abcdef".contains(&byte)))
 }
 
 /// Checks all of a result object.
 fn is_result(answer: &Value) {
     let top = [
-        ("schema", "s"), ("key", "b3"), ("cache", "s"), ("guard", "s"), ("tree", "s"), ("commit", "s?"), ("dirty", "b"),
-        ("scope", "a"), ("touches", "a"), ("cwd", "s"), ("argv", "a"), ("cmd", "s"), ("outcome", "s"), ("exit", "i?"),
-        ("signal", "i?"), ("reason", "s?"), ("flaky", "{}?"), ("at", "s"), ("secs", "n"), ("usage", "{}"),
-        ("summary", "s?"), ("tests", "{}?"), ("tail", "s"), ("tail_bytes", "i"), ("output_bytes", "i"),
-        ("output_digest", "b3"), ("policy", "{}"), ("runner", "{}"), ("clock", "{}"), ("sandbox", "{}"), ("host", "{}"),
+        ("schema", "s"),
+        ("key", "b3"),
+        ("cache", "s"),
+        ("guard", "s"),
+        ("tree", "s"),
+        ("commit", "s?"),
+        ("dirty", "b"),
+        ("scope", "a"),
+        ("touches", "a"),
+        ("cwd", "s"),
+        ("argv", "a"),
+        ("cmd", "s"),
+        ("outcome", "s"),
+        ("exit", "i?"),
+        ("signal", "i?"),
+        ("reason", "s?"),
+        ("flaky", "{}?"),
+        ("at", "s"),
+        ("secs", "n"),
+        ("usage", "{}"),
+        ("summary", "s?"),
+        ("tests", "{}?"),
+        ("tail", "s"),
+        ("tail_bytes", "i"),
+        ("output_bytes", "i"),
+        ("output_digest", "b3"),
+        ("policy", "{}"),
+        ("runner", "{}"),
+        ("clock", "{}"),
+        ("sandbox", "{}"),
+        ("host", "{}"),
     ];
     has_shape(answer, &top, "result");
     let usage = [("user_secs", "n"), ("sys_secs", "n"), ("max_rss_bytes", "i"), ("written_bytes", "i")];
@@ -49,8 +76,8 @@ fn is_result(answer: &Value) {
     has_shape(&answer["clock"], &[("mode", "s"), ("start", "s")], "clock");
     has_shape(&answer["sandbox"], &[("level", "s"), ("layers", "{}")], "sandbox");
     let layers = [
-        "user", "mount", "pid", "net", "ipc", "uts", "cgroup", "time", "landlock", "seccomp", "clock", "memory", "pids",
-        "cpus", "disk",
+        "user", "mount", "pid", "net", "ipc", "uts", "cgroup", "time", "landlock", "seccomp", "clock",
+        "memory", "pids", "cpus", "disk",
     ];
     has_shape(&answer["sandbox"]["layers"], &layers.map(|layer| (layer, "s")), "layers");
     has_shape(&answer["host"], &[("os", "s"), ("arch", "s")], "host");
@@ -64,10 +91,21 @@ fn is_result(answer: &Value) {
     for (field, words) in [
         ("cache", &["hit", "miss", "refreshed", "off", "joined"][..]),
         ("guard", &["exact", "inputs", "touches"]),
-        ("outcome", &[
-            "passed", "failed", "timed_out", "out_of_memory", "pids_limit", "disk_full", "output_limit", "killed",
-            "interrupted", "not_started",
-        ]),
+        (
+            "outcome",
+            &[
+                "passed",
+                "failed",
+                "timed_out",
+                "out_of_memory",
+                "pids_limit",
+                "disk_full",
+                "output_limit",
+                "killed",
+                "interrupted",
+                "not_started",
+            ],
+        ),
     ] {
         assert!(words.contains(&answer[field].as_str().unwrap()), "{field}: {}", answer[field]);
     }
@@ -80,23 +118,42 @@ fn the_result_object_is_as_promised() {
         let env = Env::of(who);
         let commit = env.write("f", "x\n").commit();
         let first = env.sh("echo out; echo err >&2; exit 3").expect(3);
-        assert_eq!((first.out().lines().count(), first.err()), (1, String::new()), "one object and nothing else");
+        assert_eq!(
+            (first.out().lines().count(), first.err()),
+            (1, String::new()),
+            "one object and nothing else"
+        );
         let answer = first.json();
         is_result(&answer);
         let expected = [
-            ("cache", "miss".into()), ("guard", "exact".into()), ("commit", commit.into()), ("dirty", false.into()),
-            ("tree", env.git(&["rev-parse", "HEAD^{tree}"]).into()), ("cwd", ".".into()), ("outcome", "failed".into()),
+            ("cache", "miss".into()),
+            ("guard", "exact".into()),
+            ("commit", commit.into()),
+            ("dirty", false.into()),
+            ("tree", env.git(&["rev-parse", "HEAD^{tree}"]).into()),
+            ("cwd", ".".into()),
+            ("outcome", "failed".into()),
             ("argv", serde_json::json!(["sh", "-c", "echo out; echo err >&2; exit 3"])),
-            ("cmd", "sh -c 'echo out; echo err >&2; exit 3'".into()), ("exit", 3.into()), ("signal", Value::Null),
-            ("reason", Value::Null), ("flaky", Value::Null), ("summary", Value::Null), ("tests", Value::Null),
-            ("tail", "out\nerr\n".into()), ("output_bytes", 8.into()), ("scope", serde_json::json!([])),
+            ("cmd", "sh -c 'echo out; echo err >&2; exit 3'".into()),
+            ("exit", 3.into()),
+            ("signal", Value::Null),
+            ("reason", Value::Null),
+            ("flaky", Value::Null),
+            ("summary", Value::Null),
+            ("tests", Value::Null),
+            ("tail", "out\nerr\n".into()),
+            ("output_bytes", 8.into()),
+            ("scope", serde_json::json!([])),
         ];
         for (field, value) in expected {
             assert_eq!(answer[field], value, "{field}");
         }
         assert_eq!(answer["policy"]["name"], "hermetic");
         assert_eq!(answer["clock"], serde_json::json!({"mode": "ticking", "start": "2026-01-01T00:00:00Z"}));
-        assert_eq!((answer["sandbox"]["level"].clone(), answer["host"]["os"].clone()), ("full".into(), "linux".into()));
+        assert_eq!(
+            (answer["sandbox"]["level"].clone(), answer["host"]["os"].clone()),
+            ("full".into(), "linux".into())
+        );
         // A hit says the same but for how it came about, the time of the run included.
         let mut hit = env.sh("echo out; echo err >&2; exit 3").expect(3).json();
         is_result(&hit);
@@ -130,9 +187,11 @@ fn every_ending_has_its_status_and_its_outcome() {
         ];
         if who == Who::Root {
             // Only a control group counts them; to an ordinary user without one the limit shows as a plain failure.
-            let many: &[&str] = &["--pids", "3", "--", "sh", "-c", "for n in 1 2 3 4 5; do sleep 1 & done; wait"];
+            let many: &[&str] =
+                &["--pids", "3", "--", "sh", "-c", "for n in 1 2 3 4 5; do sleep 1 & done; wait"];
             cases.push((many, 2, "pids_limit"));
-            let hungry: &[&str] = &["--memory", "32MiB", "--", "/usr/bin/python3", "-c", "bytearray(1 << 30)"];
+            let hungry: &[&str] =
+                &["--memory", "32MiB", "--", "/usr/bin/python3", "-c", "bytearray(1 << 30)"];
             cases.push((hungry, 137, "out_of_memory"));
         }
         for (args, status, outcome) in cases {
@@ -148,11 +207,15 @@ fn the_cache_is_used_as_asked() {
     let env = Env::new();
     env.commit();
     let check = |options: &[&str]| {
-        let args = [&["--format", "json"], options, &["--", "sh", "-c", "head -c 8 /dev/urandom | od -An -tx1"]].concat();
+        let args =
+            [&["--format", "json"], options, &["--", "sh", "-c", "head -c 8 /dev/urandom | od -An -tx1"]]
+                .concat();
         env.checkrun(&args)
     };
     let tail = |answer: &Value| answer["tail"].clone();
-    drop(check(&["--cached-only"]).refused(&["no earlier result answers: no record under this key", "hint:"]));
+    drop(
+        check(&["--cached-only"]).refused(&["no earlier result answers: no record under this key", "hint:"]),
+    );
     let off = check(&["--no-cache"]).expect(0).json();
     is_result(&off);
     assert_eq!(off["cache"], "off");
@@ -196,14 +259,21 @@ fn a_key_that_passed_and_failed_is_flaky_and_runs_each_time() {
 fn a_pass_without_the_tests_asked_for_is_a_failure() {
     let env = Env::new();
     env.commit();
-    let two = "echo '--- PASS: TestA (0.00s)'; echo '--- PASS: TestB (0.00s)'; echo 'ok  \texample.org/m\t0.01s'";
+    let two =
+        "echo '--- PASS: TestA (0.00s)'; echo '--- PASS: TestB (0.00s)'; echo 'ok  \texample.org/m\t0.01s'";
     let check = |options: &[&str], script: &str| {
-        env.checkrun(&[&["--format", "json", "--runner", "go"], options, &["--", "sh", "-c", script]].concat())
+        env.checkrun(
+            &[&["--format", "json", "--runner", "go"], options, &["--", "sh", "-c", script]].concat(),
+        )
     };
     for options in [&[][..], &["--require-tests"], &["--require-tests=2"]] {
         let answer = check(options, two).expect(0).json();
         is_result(&answer);
-        assert_eq!(answer["tests"], serde_json::json!({"passed": 2, "failed": 0, "skipped": 0}), "{options:?}");
+        assert_eq!(
+            answer["tests"],
+            serde_json::json!({"passed": 2, "failed": 0, "skipped": 0}),
+            "{options:?}"
+        );
         assert!(answer["summary"].as_str().unwrap().contains("example.org/m"), "{}", answer["summary"]);
     }
     for round in ["miss", "hit"] {
@@ -234,7 +304,12 @@ fn formats_and_files() {
         assert_eq!(std::fs::read_to_string(&log).unwrap(), "out\nerr\n", "{round}");
     }
     // Relative to where the call is about, and whatever the format.
-    drop(run(env.command(&[&["-C", "../repo", "--output", "../home/r2"], &command[..]].concat()).current_dir(env.path("home"))).expect(3));
+    drop(
+        run(env
+            .command(&[&["-C", "../repo", "--output", "../home/r2"], &command[..]].concat())
+            .current_dir(env.path("home")))
+        .expect(3),
+    );
     is_result(&serde_json::from_slice(&std::fs::read(env.path("home/r2")).unwrap()).unwrap());
     let shown = env.checkrun(&[&["--format", "json", "--show-output"], &command[..]].concat()).expect(3);
     assert_eq!(shown.err(), "out\nerr\n");
@@ -242,9 +317,15 @@ fn formats_and_files() {
     let events = env.checkrun(&[&["--format", "jsonl", "--no-cache"], &command[..]].concat()).expect(3);
     let lines: Vec<Value> = events.out().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines[0]["schema"], "checkrun.events/1");
-    assert_eq!(lines.iter().map(|line| line["event"].as_str().unwrap()).collect::<Vec<_>>(), ["resolved", "started", "result"]);
+    assert_eq!(
+        lines.iter().map(|line| line["event"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["resolved", "started", "result"]
+    );
     is_result(&lines[2]["result"]);
-    assert_eq!((lines[0]["tree"].clone(), lines[0]["key"].clone()), (lines[2]["result"]["tree"].clone(), lines[2]["result"]["key"].clone()));
+    assert_eq!(
+        (lines[0]["tree"].clone(), lines[0]["key"].clone()),
+        (lines[2]["result"]["tree"].clone(), lines[2]["result"]["key"].clone())
+    );
     // The human form.
     let quiet = env.checkrun(&[&["-q"], &command[..]].concat()).expect(3);
     assert_eq!((quiet.out(), quiet.err()), ("out\n".to_owned(), "err\n".to_owned()));
@@ -254,6 +335,11 @@ fn formats_and_files() {
     assert!(plain.err().starts_with(&line) && plain.err().ends_with("s\n"), "{}", plain.err());
     let verbose = env.checkrun(&[&["-v"], &command[..]].concat()).expect(3);
     let key = lines[0]["key"].as_str().unwrap();
-    assert!(verbose.err().contains(key) && verbose.err().contains("policy hermetic, runner generic, sandbox full"), "{}", verbose.err());
+    assert!(
+        verbose.err().contains(key)
+            && verbose.err().contains("policy hermetic, runner generic, sandbox full"),
+        "{}",
+        verbose.err()
+    );
     assert_eq!(env.checkrun(&[&["run"], &command[..]].concat()).expect(3).err(), plain.err());
 }

@@ -11,8 +11,9 @@ fn start(env: &Env, args: &[&str]) -> Child {
 
 fn answer(child: Child) -> Value {
     let output = child.wait_with_output().expect("checkrun");
-    serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {:?} {}", output.status, String::from_utf8_lossy(&output.stderr)))
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+        panic!("{error}: {:?} {}", output.status, String::from_utf8_lossy(&output.stderr))
+    })
 }
 
 // flyteorg/flyte#872; bkt and git-branchless: two same runs both execute, or the second is refused.
@@ -22,7 +23,14 @@ fn the_same_check_started_many_times_at_once_runs_once() {
         let env = Env::of(who);
         env.commit();
         // Says something that no two runs would say.
-        let args = ["--format", "json", "--", "sh", "-c", "sleep 1.5; head -c 16 /dev/urandom | od -An -tx1; exit 3"];
+        let args = [
+            "--format",
+            "json",
+            "--",
+            "sh",
+            "-c",
+            "sleep 1.5; head -c 16 /dev/urandom | od -An -tx1; exit 3",
+        ];
         let children: Vec<Child> = (0..6).map(|_| start(&env, &args)).collect();
         let answers: Vec<Value> = children.into_iter().map(answer).collect();
         assert_eq!(env.logged().len(), 1);
@@ -59,7 +67,11 @@ fn when_the_leader_dies_another_takes_over() {
         let key = answers[0]["key"].as_str().unwrap().trim_start_matches("b3:").to_owned();
         std::fs::write(env.path(&format!("cache/locks/{key}")), "4711").unwrap();
         let refresh = [&["--refresh"], &args[..]].concat();
-        std::fs::set_permissions(env.path(&format!("cache/locks/{key}")), std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+        std::fs::set_permissions(
+            env.path(&format!("cache/locks/{key}")),
+            std::os::unix::fs::PermissionsExt::from_mode(0o666),
+        )
+        .unwrap();
         assert_eq!(answer(start(&env, &refresh))["cache"], "refreshed");
     }
 }
@@ -76,7 +88,9 @@ fn whoever_waits_can_be_interrupted() {
     // Its handler is in place before it asks for the lock, and the lock file is open while it waits.
     wait_for("the follower to wait", || {
         let status = std::fs::read_to_string(format!("/proc/{}/status", follower.id())).unwrap_or_default();
-        status.lines().any(|line| line.strip_prefix("SigBlk:\t").is_some_and(|mask| mask != "0000000000000000"))
+        status
+            .lines()
+            .any(|line| line.strip_prefix("SigBlk:\t").is_some_and(|mask| mask != "0000000000000000"))
     });
     signal(follower.id(), "INT");
     let output = follower.wait_with_output().unwrap();
@@ -94,7 +108,8 @@ fn many_processes_and_some_that_are_killed_leave_whole_records() {
     for who in EVERYBODY {
         let env = Env::of(who);
         env.write("f", "x\n").commit();
-        let scripts: Vec<String> = (0..64).map(|n| format!("echo out {0}; echo err {0} >&2; exit {0}", n % 16)).collect();
+        let scripts: Vec<String> =
+            (0..64).map(|n| format!("echo out {0}; echo err {0} >&2; exit {0}", n % 16)).collect();
         let mut children: Vec<Child> = Vec::new();
         let mut killed = 0;
         for (n, script) in scripts.iter().enumerate() {
@@ -125,8 +140,14 @@ fn many_processes_and_some_that_are_killed_leave_whole_records() {
         }
         for (n, script) in scripts.iter().enumerate().take(16) {
             drop(env.checkrun(&["--", "sh", "-c", script]).expect(i32::try_from(n).unwrap()));
-            let hit = env.checkrun(&["--cached-only", "--", "sh", "-c", script]).expect(i32::try_from(n).unwrap());
-            assert_eq!((hit.out(), hit.err().contains("warning")), (format!("out {n}\n"), false), "{}", hit.err());
+            let hit =
+                env.checkrun(&["--cached-only", "--", "sh", "-c", script]).expect(i32::try_from(n).unwrap());
+            assert_eq!(
+                (hit.out(), hit.err().contains("warning")),
+                (format!("out {n}\n"), false),
+                "{}",
+                hit.err()
+            );
         }
         let rows = env.sql("PRAGMA integrity_check");
         assert_eq!(rows, serde_json::json!([["ok"]]));
@@ -173,8 +194,22 @@ fn a_fork_storm_ends_with_its_time() {
         let env = Env::of(who);
         env.commit();
         let mark = marker();
-        let storm = format!("import os, time\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        time.sleep(0.01)\n# {mark}");
-        let limits = ["--timeout", "2s", "--pids", "40", "--format", "json", "--", "/usr/bin/python3", "-c", &storm, &mark];
+        let storm = format!(
+            "import os, time\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        time.sleep(0.01)\n# {mark}"
+        );
+        let limits = [
+            "--timeout",
+            "2s",
+            "--pids",
+            "40",
+            "--format",
+            "json",
+            "--",
+            "/usr/bin/python3",
+            "-c",
+            &storm,
+            &mark,
+        ];
         // Bounded from outside as well: by time, and by a number of processes that the machine can bear.
         let outer = ["timeout", "-s", "KILL", "120", "prlimit", "--nproc=3000"];
         let output = crate::support::run(&mut env.wrapped(&outer, &limits)).expect(124);

@@ -12,15 +12,27 @@ fn a_command_that_dies_of_a_signal_is_told_by_that_signal() {
     for who in EVERYBODY {
         for level in LEVELS {
             let env = Env::of(who);
-            for (signal, number) in
-                [("HUP", 1), ("INT", 2), ("QUIT", 3), ("ABRT", 6), ("KILL", 9), ("SEGV", 11), ("PIPE", 13), ("TERM", 15), ("XFSZ", 25)]
-            {
+            for (signal, number) in [
+                ("HUP", 1),
+                ("INT", 2),
+                ("QUIT", 3),
+                ("ABRT", 6),
+                ("KILL", 9),
+                ("SEGV", 11),
+                ("PIPE", 13),
+                ("TERM", 15),
+                ("XFSZ", 25),
+            ] {
                 let script = format!("kill -{signal} $$; sleep 60");
                 let mut args = level.to_vec();
                 args.extend(["--format", "json", "--", "sh", "-c", &script]);
                 let result = env.checkrun(&args).expect(128 + number).json();
                 assert_eq!(result["outcome"], "failed", "{who:?} {signal}");
-                assert_eq!((&result["signal"], &result["exit"]), (&json!(number), &json!(null)), "{who:?} {signal}");
+                assert_eq!(
+                    (&result["signal"], &result["exit"]),
+                    (&json!(number), &json!(null)),
+                    "{who:?} {signal}"
+                );
             }
         }
     }
@@ -34,9 +46,17 @@ fn statuses_are_passed_on_and_real_faults_too() {
             let output = env.sh(&format!("exit {status}")).expect(status);
             assert_eq!(output.json()["exit"], status);
         }
-        let fault = env.checkrun(&["--format", "json", "--", "/usr/bin/python3", "-c", "import ctypes; ctypes.string_at(0)"]);
+        let fault = env.checkrun(&[
+            "--format",
+            "json",
+            "--",
+            "/usr/bin/python3",
+            "-c",
+            "import ctypes; ctypes.string_at(0)",
+        ]);
         assert_eq!(fault.expect(139).json()["signal"], 11);
-        let abort = env.checkrun(&["--format", "json", "--", "/usr/bin/python3", "-c", "import os; os.abort()"]);
+        let abort =
+            env.checkrun(&["--format", "json", "--", "/usr/bin/python3", "-c", "import os; os.abort()"]);
         assert_eq!(abort.expect(134).json()["signal"], 6);
     }
 }
@@ -57,7 +77,10 @@ fn nothing_that_a_command_leaves_running_survives_it_or_holds_it_up() {
         for level in LEVELS {
             let env = Env::of(who);
             let (written, shown) = marker();
-            let script = format!("{}; while [ $(pgrep -c sleep) -lt 4 ]; do sleep 0.01; done; exit 3", daemons(&format!("sleep {written}")));
+            let script = format!(
+                "{}; while [ $(pgrep -c sleep) -lt 4 ]; do sleep 0.01; done; exit 3",
+                daemons(&format!("sleep {written}"))
+            );
             let mut args = level.to_vec();
             args.extend(["--", "sh", "-c", &script]);
             let output = env.checkrun(&args).expect(3);
@@ -75,14 +98,19 @@ fn a_signal_to_checkrun_reaches_the_command_and_nothing_is_stored() {
             for (signal, name) in [(libc::SIGTERM, "TERM"), (libc::SIGINT, "INT"), (libc::SIGHUP, "HUP")] {
                 let env = Env::of(who);
                 let (written, shown) = marker();
-                let script = format!("trap 'echo got {name}; exit 5' {name}; echo ready; sleep {written} & wait");
+                let script =
+                    format!("trap 'echo got {name}; exit 5' {name}; echo ready; sleep {written} & wait");
                 let mut args = level.to_vec();
                 args.extend(["--", "sh", "-c", &script]);
                 let mut live = Live::start(&env, &args);
                 assert_eq!(live.line(), "ready");
                 live.signal(signal);
                 let (status, out, err) = live.end();
-                assert_eq!((status, out.as_str()), (128 + signal, &*format!("got {name}\n")), "{who:?} {level:?}\n{err}");
+                assert_eq!(
+                    (status, out.as_str()),
+                    (128 + signal, &*format!("got {name}\n")),
+                    "{who:?} {level:?}\n{err}"
+                );
                 assert_eq!(bearing(&shown), Vec::<i32>::new());
                 let log = env.checkrun(&["log", "--format", "json"]).expect(0);
                 assert!(!log.out().contains("\"outcome\""), "{}", log.out());
@@ -129,7 +157,9 @@ fn the_death_of_checkrun_takes_everything_along() {
             live.signal(libc::SIGKILL);
             live.end();
             until("all sleepers are gone", || bearing(&shown).is_empty());
-            until("all helpers are gone", || helpers.iter().all(|pid| !Path::new(&format!("/proc/{pid}")).exists()));
+            until("all helpers are gone", || {
+                helpers.iter().all(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+            });
         }
     }
 }
@@ -200,8 +230,15 @@ fn what_a_killed_checkrun_leaves_is_swept_by_the_next() {
             let mut args = level.to_vec();
             args.extend(["--no-cache", "--", "true"]);
             drop(env.checkrun(&args).expect(0));
-            assert_eq!(killed.iter().flat_map(|pid| groups_of(*pid)).collect::<Vec<_>>(), Vec::<String>::new());
-            let runs: Vec<_> = std::fs::read_dir(env.path("cache/runs")).expect("ls").flatten().map(|it| it.path()).collect();
+            assert_eq!(
+                killed.iter().flat_map(|pid| groups_of(*pid)).collect::<Vec<_>>(),
+                Vec::<String>::new()
+            );
+            let runs: Vec<_> = std::fs::read_dir(env.path("cache/runs"))
+                .expect("ls")
+                .flatten()
+                .map(|it| it.path())
+                .collect();
             assert!(runs.is_empty(), "{who:?} {level:?} {runs:?}");
         }
     }
@@ -219,7 +256,11 @@ fn floods_on_both_streams_come_through_whole_and_apart() {
                 let output = env.checkrun(&args).expect(0);
                 assert_eq!(output.stdout.len(), 400_001, "{who:?} {run}");
                 assert!(output.stdout[..400_000].iter().all(|byte| *byte == b'o'), "{who:?} {run}");
-                assert_eq!(output.stderr.iter().filter(|byte| **byte == b'e').count(), 400_000, "{who:?} {run}");
+                assert_eq!(
+                    output.stderr.iter().filter(|byte| **byte == b'e').count(),
+                    400_000,
+                    "{who:?} {run}"
+                );
             }
         }
     }
@@ -231,7 +272,11 @@ fn a_sandbox_that_cannot_be_built_is_no_failing_check() {
     for who in EVERYBODY {
         let env = Env::of(who);
         env.write("f", "").commit();
-        let missing = crate::support::probe::policy_like(&env, "hermetic", &[("path = \"/usr\"", "path = \"/usr/none/such\"")]);
+        let missing = crate::support::probe::policy_like(
+            &env,
+            "hermetic",
+            &[("path = \"/usr\"", "path = \"/usr/none/such\"")],
+        );
         let output = env.checkrun(&["--format", "json", "--policy", &missing, "--", "true"]);
         drop(output.refused(&["/usr/none/such", "hint:"]));
     }

@@ -113,7 +113,9 @@ fn static_programs_threads_and_descriptors_are_seen_too() {
         .expect("gcc");
     assert!(built.success());
     env.write("p", std::fs::read(env.path("p")).expect("read")).executable("p");
-    env.write("folder/in-thread", "1").write("folder/child", "#!/bin/sh\necho 1\n").executable("folder/child");
+    env.write("folder/in-thread", "1")
+        .write("folder/child", "#!/bin/sh\necho 1\n")
+        .executable("folder/child");
     env.write("elsewhere", "1").commit();
     let run = || env.checkrun(&["--format", "json", "--", "./p"]);
     runs(&run());
@@ -176,7 +178,15 @@ fn inputs_are_listed_by_record_and_by_command() {
     let env = Env::new();
     env.write("a", "1").write("d/b", "1").commit();
     let told = env.checkrun(&["inputs", "--", "sh", "-c", "cat a; ls d; test -e no"]).expect(0).out();
-    for line in ["tree: read", "  a\n", "tree: listed", "  d\n", "tree: looked for, not there", "  no\n", "host: used"] {
+    for line in [
+        "tree: read",
+        "  a\n",
+        "tree: listed",
+        "  d\n",
+        "tree: looked for, not there",
+        "  no\n",
+        "host: used",
+    ] {
         assert!(told.contains(line), "{line}: {told}");
     }
     let json = env.checkrun(&["--format", "json", "show", "1", "--inputs"]).expect(0).json();
@@ -201,7 +211,11 @@ impl Dice {
 /// A repository of more than forty files with two real checks in it: a Python test suite and a C program built by make.
 fn project(env: &Env) {
     for index in 0..20 {
-        let import = if index > 0 && index % 3 == 0 { format!("from pkg.m{} import value as base\n", index - 1) } else { "base = 1\n".to_owned() };
+        let import = if index > 0 && index % 3 == 0 {
+            format!("from pkg.m{} import value as base\n", index - 1)
+        } else {
+            "base = 1\n".to_owned()
+        };
         env.write(&format!("pkg/m{index}.py"), format!("{import}value = base + {index}\n"));
         env.write(&format!("docs/page{index}.md"), format!("page {index}\n"));
     }
@@ -212,9 +226,15 @@ fn project(env: &Env) {
         "import unittest, os\nfrom pkg import m3, m9\nclass T(unittest.TestCase):\n    def test_values(self):\n        self.assertEqual(m3.value + m9.value, 3 + 3 + 9 + 9)\n    def test_data(self):\n        self.assertEqual(sum(map(int, open('data/table.txt').read().split())), 6)\n    def test_folder(self):\n        self.assertNotIn('extra', os.listdir('data'))\n",
     );
     for index in 0..5 {
-        env.write(&format!("c/part{index}.c"), format!("#include \"part.h\"\nint part{index}(void) {{ return BASE + {index}; }}\n"));
+        env.write(
+            &format!("c/part{index}.c"),
+            format!("#include \"part.h\"\nint part{index}(void) {{ return BASE + {index}; }}\n"),
+        );
     }
-    env.write("c/part.h", "#define BASE 1\nint part0(void), part1(void), part2(void), part3(void), part4(void);\n");
+    env.write(
+        "c/part.h",
+        "#define BASE 1\nint part0(void), part1(void), part2(void), part3(void), part4(void);\n",
+    );
     env.write("c/main.c", "#include \"part.h\"\nint main(void) { return part0() + part1() + part2() + part3() + part4() == 15 ? 0 : 1; }\n");
     env.write(
         "c/Makefile",
@@ -280,7 +300,10 @@ fn no_mutation_is_ever_answered_wrongly() {
     env.commit();
     let files = files(&env);
     assert!(files.len() >= 40, "{}", files.len());
-    let checks: [&[&str]; 2] = [&["--", "/usr/bin/python3", "-B", "-m", "unittest", "-q", "test_pkg"], &["--cwd", "c", "--", "make", "-s", "check"]];
+    let checks: [&[&str]; 2] = [
+        &["--", "/usr/bin/python3", "-B", "-m", "unittest", "-q", "test_pkg"],
+        &["--cwd", "c", "--", "make", "-s", "check"],
+    ];
     let rounds = if std::env::var_os("CHECKRUN_LONG").is_some() { 150 } else { 15 };
     let mut dice = Dice(0x5eed_0001);
     let (mut beside, mut answered) = (0, 0);
@@ -289,7 +312,12 @@ fn no_mutation_is_ever_answered_wrongly() {
         drop(run(&[]).expect(0));
         let told = env.checkrun(&[&["--format", "json", "inputs"], check].concat()).expect(0).json();
         let list = |name: &str| -> Vec<String> {
-            told["tree"][name].as_array().into_iter().flatten().filter_map(|path| path.as_str().map(str::to_owned)).collect()
+            told["tree"][name]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|path| path.as_str().map(str::to_owned))
+                .collect()
         };
         let (read, listed, there, absent) = (list("read"), list("listed"), list("there"), list("absent"));
         for _ in 0..rounds {
@@ -298,9 +326,11 @@ fn no_mutation_is_ever_answered_wrongly() {
             let fresh = run(&["--no-cache"]);
             assert_eq!(cached.status, fresh.status, "{check:?}: {said}\n{}", cached.out());
             let outside = touched.iter().all(|path| {
-                let folder = Path::new(path).parent().map_or_else(String::new, |folder| folder.display().to_string());
+                let folder =
+                    Path::new(path).parent().map_or_else(String::new, |folder| folder.display().to_string());
                 let folder = if folder.is_empty() { ".".to_owned() } else { folder };
-                ![&read, &there, &absent].iter().any(|group| group.contains(path)) && !listed.contains(&folder)
+                ![&read, &there, &absent].iter().any(|group| group.contains(path))
+                    && !listed.contains(&folder)
             });
             if outside {
                 beside += 1;
@@ -310,5 +340,8 @@ fn no_mutation_is_ever_answered_wrongly() {
             env.git(&["checkout", "-q", "--", "."]);
         }
     }
-    assert!(beside > 0 && answered * 10 >= beside * 9, "{answered} of {beside} beside the inputs were answered");
+    assert!(
+        beside > 0 && answered * 10 >= beside * 9,
+        "{answered} of {beside} beside the inputs were answered"
+    );
 }

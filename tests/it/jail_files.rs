@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Every file below a folder with what is to stay: kind and mode, content or target, time of change.
 fn picture(folder: &Path) -> Vec<String> {
-    let output = Command::new("find").arg(folder).args(["-printf", "%P %y %m %l %T@ %s\n"]).output().expect("find");
+    let output =
+        Command::new("find").arg(folder).args(["-printf", "%P %y %m %l %T@ %s\n"]).output().expect("find");
     let mut lines: Vec<String> = String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect();
     let output = Command::new("sh")
         .args(["-c", "find \"$0\" -type f -exec sha256sum {} +"])
@@ -39,7 +40,11 @@ say("others", tried(os.kill, os.getppid(), 0))
 "#;
             let output = env.python(level, &probe(body)).expect(0);
             assert!(!output.out().contains("opened"), "{who:?} {level:?}\n{}", output.out());
-            assert!(output.out().contains("own EACCES") || output.out().contains("own ETXTBSY"), "{}", output.out());
+            assert!(
+                output.out().contains("own EACCES") || output.out().contains("own ETXTBSY"),
+                "{}",
+                output.out()
+            );
             drop(env.checkrun(&["--version"]).expect(0));
         }
     }
@@ -56,18 +61,25 @@ fn a_link_in_the_tree_leads_nowhere_on_the_host() {
             std::fs::set_permissions(&outside, std::fs::Permissions::from_mode(0o777)).expect("chmod");
             let secret = outside.join("secret");
             std::fs::write(&secret, "untold\n").expect("write");
-            for (name, target) in
-                [("out", outside.to_str().expect("UTF-8")), ("up", "../../.."), ("old", "/oldroot"), ("root", "/")]
-            {
+            for (name, target) in [
+                ("out", outside.to_str().expect("UTF-8")),
+                ("up", "../../.."),
+                ("old", "/oldroot"),
+                ("root", "/"),
+            ] {
                 symlink(target, env.repo(name)).expect("symlink");
             }
             env.commit();
-            let script = format!("cat out/secret root{0}/secret up{0}/secret; echo x > out/new; mkdir out/d; ls /oldroot", outside.display());
+            let script = format!(
+                "cat out/secret root{0}/secret up{0}/secret; echo x > out/new; mkdir out/d; ls /oldroot",
+                outside.display()
+            );
             let mut args = level.to_vec();
             args.extend(["--", "sh", "-c", &script]);
             let output = env.checkrun(&args);
             assert!(!output.out().contains("untold"), "{output:?}");
-            let left: Vec<_> = std::fs::read_dir(&outside).expect("ls").flatten().map(|it| it.file_name()).collect();
+            let left: Vec<_> =
+                std::fs::read_dir(&outside).expect("ls").flatten().map(|it| it.file_name()).collect();
             assert_eq!(left, ["secret"], "{who:?} {level:?}");
         }
     }
@@ -95,11 +107,15 @@ fn a_forged_tree_writes_nothing_outside() {
         env.write("target", outside.to_str().expect("UTF-8")).write("d/planted", "x").commit();
         let link = env.git(&["hash-object", "-w", "target"]);
         let folder = env.git(&["rev-parse", "HEAD:d"]);
-        for (first, second) in [(("120000", &link), ("40000", &folder)), (("40000", &folder), ("120000", &link))] {
+        for (first, second) in
+            [(("120000", &link), ("40000", &folder)), (("40000", &folder), ("120000", &link))]
+        {
             let mut bytes = Vec::new();
             for (mode, id) in [first, second] {
                 bytes.extend(format!("{mode} out\0").bytes());
-                bytes.extend((0..id.len()).step_by(2).map(|at| u8::from_str_radix(&id[at..at + 2], 16).expect("hex")));
+                bytes.extend(
+                    (0..id.len()).step_by(2).map(|at| u8::from_str_radix(&id[at..at + 2], 16).expect("hex")),
+                );
             }
             env.write("forged", &bytes);
             let tree = env.git(&["hash-object", "-w", "-t", "tree", "--literally", "forged"]);
@@ -159,9 +175,14 @@ for name in ("null", "zero", "full", "random", "urandom", "tty"):
     say("dev." + name, f"{stat.S_ISCHR(node.st_mode)} {os.major(node.st_rdev)}:{os.minor(node.st_rdev)}")
 "#;
         let facts = facts(&env, &[], body);
-        for (name, number) in
-            [("null", "1:3"), ("zero", "1:5"), ("full", "1:7"), ("random", "1:8"), ("urandom", "1:9"), ("tty", "5:0")]
-        {
+        for (name, number) in [
+            ("null", "1:3"),
+            ("zero", "1:5"),
+            ("full", "1:7"),
+            ("random", "1:8"),
+            ("urandom", "1:9"),
+            ("tty", "5:0"),
+        ] {
             facts.expect(&format!("dev.{name}"), &format!("True {number}"));
         }
     }
@@ -248,12 +269,22 @@ os.wait()
     for who in EVERYBODY {
         let env = Env::of(who);
         // Once with every layer, once with the mounts' own locks alone.
-        let bare = policy_like(&env, "hermetic", &[("[layers.landlock]\nneed = \"require\"", "[layers.landlock]\nneed = \"off\"\nwhy = \"the mounts are to hold by themselves\"")]);
+        let bare = policy_like(
+            &env,
+            "hermetic",
+            &[(
+                "[layers.landlock]\nneed = \"require\"",
+                "[layers.landlock]\nneed = \"off\"\nwhy = \"the mounts are to hold by themselves\"",
+            )],
+        );
         for options in [&[][..], &["--policy", &bare]] {
             let facts = facts(&env, options, body);
             facts.expect("nested", "ok").expect("chroot", "EPERM").expect("mknod", "EPERM");
             for (key, got) in facts.starting("plain.").into_iter().chain(facts.starting("nested.")) {
-                assert!(["EPERM", "EACCES", "EROFS", "EINVAL"].contains(&got), "{who:?} {options:?} {key} {got}");
+                assert!(
+                    ["EPERM", "EACCES", "EROFS", "EINVAL"].contains(&got),
+                    "{who:?} {options:?} {key} {got}"
+                );
             }
         }
         assert!(!Path::new("/usr/checkrun-was-here").exists());
@@ -284,7 +315,10 @@ for pid in (1, os.getppid()):
             for name in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
                 facts.expect(name, "0000000000000000");
             }
-            facts.one_of("setuid", &["EPERM", "EINVAL"]).one_of("setgid", &["EPERM", "EINVAL"]).expect("groups", "EPERM");
+            facts
+                .one_of("setuid", &["EPERM", "EINVAL"])
+                .one_of("setgid", &["EPERM", "EINVAL"])
+                .expect("groups", "EPERM");
             for (name, got) in facts.starting("seize.").into_iter().chain(facts.starting("attach.")) {
                 assert!(["EPERM", "EACCES", "ESRCH"].contains(&got), "{who:?} {level:?} {name} {got}");
             }
@@ -370,8 +404,14 @@ fn nothing_of_the_machine_but_its_programs_is_in_view() {
         let env = Env::of(who);
         env.write("f", "").commit();
         let place = env.path("home");
-        let places = format!("{} /root /home /var /run /mnt /opt /srv /boot /sys /etc/shadow /etc/ssh /etc/ssl/private", place.display());
-        let body = format!("for place in {:?}.split():\n    say('at.' + place, ','.join(sorted(os.listdir(place))) if os.path.isdir(place) else os.path.exists(place))", places);
+        let places = format!(
+            "{} /root /home /var /run /mnt /opt /srv /boot /sys /etc/shadow /etc/ssh /etc/ssl/private",
+            place.display()
+        );
+        let body = format!(
+            "for place in {:?}.split():\n    say('at.' + place, ','.join(sorted(os.listdir(place))) if os.path.isdir(place) else os.path.exists(place))",
+            places
+        );
         let facts = facts(&env, &[], &body);
         for (place, got) in facts.starting("at.") {
             let expected = match place {

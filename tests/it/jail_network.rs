@@ -20,7 +20,9 @@ fn an_abstract_socket_of_the_host_is_out_of_reach_even_with_its_network() {
             "s = socket.socket(socket.AF_UNIX)\nsay('connect', tried(s.connect, '\\0{name}'))\n\
              d = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\nsay('send', tried(d.sendto, b'x', '\\0{name}'))"
         );
-        for (policy, expected) in [("hermetic", "ECONNREFUSED"), ("networked", "EPERM"), ("landlock", "EPERM")] {
+        for (policy, expected) in
+            [("hermetic", "ECONNREFUSED"), ("networked", "EPERM"), ("landlock", "EPERM")]
+        {
             facts(&env, &["--policy", policy], &body).expect("connect", expected);
             assert!(listener.accept().is_err(), "{who:?} {policy}");
         }
@@ -63,7 +65,8 @@ fn a_policy_cannot_show_a_socket() {
         let shown = format!("path = \"{}\"\nwhy", place.display());
         let policy = policy_like(&env, "hermetic", &[("path = \"/usr\"\nwhy", &shown)]);
         let text = std::fs::read_to_string(&policy).expect("policy");
-        std::fs::write(&policy, text + "\n[[visible]]\npath = \"/usr\"\nwhy = \"programs\"\n").expect("policy");
+        std::fs::write(&policy, text + "\n[[visible]]\npath = \"/usr\"\nwhy = \"programs\"\n")
+            .expect("policy");
         drop(env.checkrun(&["--policy", &policy, "--", "true"]).refused(&["bus.sock"]));
     }
 }
@@ -100,7 +103,8 @@ pair = (ctypes.c_int * 2)()
 say("tipc.pair", call("socketpair", 30, 1, 0, pair))
 "#;
             let facts = facts(&Env::of(who), level, body);
-            for name in ["vsock", "alg", "packet", "bluetooth", "can", "key", "rds", "tipc", "xdp", "qipcrtr"] {
+            for name in ["vsock", "alg", "packet", "bluetooth", "can", "key", "rds", "tipc", "xdp", "qipcrtr"]
+            {
                 for (key, got) in facts.starting(&format!("{name}.")) {
                     assert_eq!(got, "EAFNOSUPPORT", "{who:?} {level:?} {key}");
                 }
@@ -169,9 +173,16 @@ say("multipath", tried(socket.socket, socket.AF_INET, socket.SOCK_STREAM, 262))
         for key in ["v4.1", "v4.2", "v6.1", "v6.2"] {
             facts.expect(key, "hello");
         }
-        facts.expect("interfaces", "lo").expect("quick", "True").expect("host", "ECONNREFUSED").expect("multipath", "ok");
+        facts
+            .expect("interfaces", "lo")
+            .expect("quick", "True")
+            .expect("host", "ECONNREFUSED")
+            .expect("multipath", "ok");
         for (address, got) in facts.starting("out.") {
-            assert!(["ENETUNREACH", "EADDRNOTAVAIL", "EHOSTUNREACH"].contains(&got), "{who:?} {address} {got}");
+            assert!(
+                ["ENETUNREACH", "EADDRNOTAVAIL", "EHOSTUNREACH"].contains(&got),
+                "{who:?} {address} {got}"
+            );
         }
         assert!(host.accept().is_err());
     }
@@ -218,7 +229,10 @@ fn local_names_protocols_and_services_are_known() {
             env.commit();
             let output = env.checkrun(&["--", "./lookups"]).expect(0);
             let facts = crate::support::probe::Facts::of(&output.out());
-            facts.expect("own", "checkrun").expect("localhost.4", "127.0.0.1:80").expect("localhost.6", "::1:80");
+            facts
+                .expect("own", "checkrun")
+                .expect("localhost.4", "127.0.0.1:80")
+                .expect("localhost.6", "::1:80");
             facts.expect("checkrun.4", "127.0.0.1:80").expect("checkrun.6", "::1:80");
             facts.expect("tcp", "6").expect("https", "443");
         }
@@ -229,11 +243,13 @@ fn local_names_protocols_and_services_are_known() {
 #[test]
 fn the_hosts_resolver_configuration_is_of_no_account() {
     for who in EVERYBODY {
-        let targets = ["/run/systemd/resolve/stub-resolv.conf", "/mnt/none", "resolv.conf", "../etc/other", ""];
+        let targets =
+            ["/run/systemd/resolve/stub-resolv.conf", "/mnt/none", "resolv.conf", "../etc/other", ""];
         for target in targets {
             let env = Env::of(who);
             let layers = env.path("layers");
-            let make = if target.is_empty() { String::new() } else { format!("ln -s {target} /etc/resolv.conf") };
+            let make =
+                if target.is_empty() { String::new() } else { format!("ln -s {target} /etc/resolv.conf") };
             // An overlay over /etc, seen by this test alone.
             let setup = format!(
                 "mkdir {0}; mount -t tmpfs none {0}; mkdir {0}/upper {0}/work\n\
@@ -289,9 +305,14 @@ if __name__ == "__main__":
         env.write("probe.py", program).commit();
         let output = env.checkrun(&["--", "/usr/bin/python3", "probe.py"]).expect(0);
         let text = output.out();
-        for (line, times) in
-            [("pair b'x'", 3), ("path b'y'", 3), ("rights 1", 1), ("woken", 1), ("[2, 4]", 3), ("http 200", 3)]
-        {
+        for (line, times) in [
+            ("pair b'x'", 3),
+            ("path b'y'", 3),
+            ("rights 1", 1),
+            ("woken", 1),
+            ("[2, 4]", 3),
+            ("http 200", 3),
+        ] {
             assert_eq!(text.matches(line).count(), times, "{who:?} {line}\n{text}\n{}", output.err());
         }
         assert!(output.took < Duration::from_secs(60), "{:?}", output.took);
@@ -319,8 +340,16 @@ fn other_runtimes_find_localhost_too() {
         );
         env.commit();
         let node = env.checkrun(&["--", "/usr/bin/node", "probe.js"]).expect(0);
-        assert!(node.out().contains("127.0.0.1") && node.out().contains("::1") && node.out().contains("hello"), "{}", node.out());
+        assert!(
+            node.out().contains("127.0.0.1") && node.out().contains("::1") && node.out().contains("hello"),
+            "{}",
+            node.out()
+        );
         let java = env.checkrun(&["--", "/usr/bin/java", "Probe.java"]).expect(0);
-        assert!(java.out().contains("127.0.0.1\n") && java.out().contains("checkrun /home/check check\n"), "{}", java.out());
+        assert!(
+            java.out().contains("127.0.0.1\n") && java.out().contains("checkrun /home/check check\n"),
+            "{}",
+            java.out()
+        );
     }
 }

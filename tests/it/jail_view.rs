@@ -1,6 +1,6 @@
 //! What test suites need to see and do is there: users, shared memory, terminals, threads, debuggers, limits that fit.
 
-use crate::support::probe::{LEVELS, compile, facts, policy_like, probe, Facts};
+use crate::support::probe::{Facts, LEVELS, compile, facts, policy_like, probe};
 use crate::support::{EVERYBODY, Env, Who, run};
 
 // isolate 2.6: /dev/shm was shared between boxes by a recursive bind
@@ -11,10 +11,13 @@ fn shared_memory_is_private_to_a_run_and_gone_after_it() {
         let name = format!("checkrun-it-{}-{who:?}", std::process::id());
         std::fs::write(format!("/dev/shm/{name}"), "of the host").expect("write");
         for run in ["first", "second"] {
-            let body = format!("say('seen', os.listdir('/dev/shm'))\nopen('/dev/shm/left-{run}', 'w').write('x')\nopen('/tmp/left', 'w').write('x')\nsay('tmp', os.listdir('/tmp'))");
+            let body = format!(
+                "say('seen', os.listdir('/dev/shm'))\nopen('/dev/shm/left-{run}', 'w').write('x')\nopen('/tmp/left', 'w').write('x')\nsay('tmp', os.listdir('/tmp'))"
+            );
             facts(&env, &["--no-cache"], &body).expect("seen", "[]").expect("tmp", "['left']");
         }
-        let outside: Vec<_> = std::fs::read_dir("/dev/shm").expect("ls").flatten().map(|it| it.file_name()).collect();
+        let outside: Vec<_> =
+            std::fs::read_dir("/dev/shm").expect("ls").flatten().map(|it| it.file_name()).collect();
         assert!(!outside.iter().any(|name| name.to_string_lossy().starts_with("left-")), "{outside:?}");
         std::fs::remove_file(format!("/dev/shm/{name}")).expect("remove");
     }
@@ -70,8 +73,16 @@ say("status", repr(git("status", "--short").stdout + git("status").stderr))
 say("ssh", subprocess.run(["ssh", "-G", "host"], capture_output=True, text=True).returncode)
 "#;
         let facts = facts(&env, &[], body);
-        facts.expect("user", "check").expect("whoami", "check").expect("group", "check").expect("ids", "1000 1000 []");
-        facts.expect("home", "/home/check").expect("homes", "1000").expect("owners", "{1000}").expect("overflow", "True");
+        facts
+            .expect("user", "check")
+            .expect("whoami", "check")
+            .expect("group", "check")
+            .expect("ids", "1000 1000 []");
+        facts
+            .expect("home", "/home/check")
+            .expect("homes", "1000")
+            .expect("owners", "{1000}")
+            .expect("overflow", "True");
         facts.expect("mode./tmp", "0o1777").expect("mode./dev/shm", "0o1777");
         facts.expect("commit", "0").expect("status", "''").expect("ssh", "0");
         assert!(facts.get("passwd").contains("pw_dir='/home/check'"), "{facts:?}");
@@ -91,7 +102,10 @@ memory.close(); memory.unlink()
 queue = multiprocessing.Queue(); worker = multiprocessing.Process(target=queue.put, args=("sent",)); worker.start()
 say("queue", queue.get()); worker.join()
 "#;
-        facts(&Env::of(who), &[], body).expect("lock", "ok").expect("size", "67108864").expect("queue", "sent");
+        facts(&Env::of(who), &[], body)
+            .expect("lock", "ok")
+            .expect("size", "67108864")
+            .expect("queue", "sent");
     }
 }
 
@@ -124,14 +138,41 @@ fn debuggers_and_leak_checkers_work_on_their_own_children() {
     for who in EVERYBODY {
         let env = Env::of(who);
         compile(&env, "gcc", "leak", &["-fsanitize=leak", "-g", "-O0"], LEAK);
-        compile(&env, "gcc", "plain", &["-g", "-O0"], "int twice(int n) { return 2 * n; }\nint main(void) { return twice(3); }\n");
+        compile(
+            &env,
+            "gcc",
+            "plain",
+            &["-g", "-O0"],
+            "int twice(int n) { return 2 * n; }\nint main(void) { return twice(3); }\n",
+        );
         env.commit();
         let leak = env.checkrun(&["--", "./leak"]).expect(23);
         assert!(leak.err().contains("LeakSanitizer: detected memory leaks"), "{}", leak.err());
         let strace = env.checkrun(&["--", "strace", "-f", "-e", "trace=execve", "./plain"]).expect(6);
         assert!(strace.err().contains("execve(\"./plain\""), "{}", strace.err());
-        let gdb = env.checkrun(&["--", "gdb", "-batch", "-nx", "-ex", "break twice", "-ex", "run", "-ex", "print n", "-ex", "continue", "./plain"]).expect(0);
-        assert!(gdb.out().contains("$1 = 3") && gdb.out().contains("exited with code 06"), "{}\n{}", gdb.out(), gdb.err());
+        let gdb = env
+            .checkrun(&[
+                "--",
+                "gdb",
+                "-batch",
+                "-nx",
+                "-ex",
+                "break twice",
+                "-ex",
+                "run",
+                "-ex",
+                "print n",
+                "-ex",
+                "continue",
+                "./plain",
+            ])
+            .expect(0);
+        assert!(
+            gdb.out().contains("$1 = 3") && gdb.out().contains("exited with code 06"),
+            "{}\n{}",
+            gdb.out(),
+            gdb.err()
+        );
     }
 }
 
@@ -171,7 +212,11 @@ say("userfaultfd", call("userfaultfd", 1))
 say("bpf", call("bpf", 5, None, 0))
 "#;
             let facts = facts(&env, level, body);
-            facts.expect("openat2", "ok").expect("faccessat2", "ok").expect("clone3", "EINVAL").expect("unknown", "ENOSYS");
+            facts
+                .expect("openat2", "ok")
+                .expect("faccessat2", "ok")
+                .expect("clone3", "EINVAL")
+                .expect("unknown", "ENOSYS");
             facts.expect("userfaultfd", "ENOSYS").expect("bpf", "EPERM");
         }
     }
@@ -241,12 +286,20 @@ say("terabyte", LIBC.mmap(None, ctypes.c_size_t(1 << 40), 0, mmap.MAP_PRIVATE | 
         let args = ["--", "/usr/bin/python3", "-c", &probe(body)];
         let own = env.command(&args);
         let mut shell = env.as_who("bash");
-        shell.args(["-c", "ulimit -S -n 200 -f 20000 -v 4000000 -t 600 -d 4000000 -s 4096; exec \"$@\"", "bash"]);
+        shell.args([
+            "-c",
+            "ulimit -S -n 200 -f 20000 -v 4000000 -t 600 -d 4000000 -s 4096; exec \"$@\"",
+            "bash",
+        ]);
         shell.arg(own.get_program()).args(own.get_args());
         shell.env("CHECKRUN_CACHE_DIR", env.path("cache")).current_dir(env.path("repo"));
         let output = run(&mut shell).expect(0);
         let facts = Facts::of(&output.out());
-        facts.expect("soft", "1024").expect("files", "True").expect("core", "(0, 0)").expect("stack", "8388608");
+        facts
+            .expect("soft", "1024")
+            .expect("files", "True")
+            .expect("core", "(0, 0)")
+            .expect("stack", "8388608");
         facts.expect("big", "52428800").expect("terabyte", "True");
         for (name, got) in facts.starting("limit.") {
             assert_eq!(got, "-1", "{name}");
@@ -271,7 +324,11 @@ say("own", tried(os.chown, "of-root", 1000, 1000)); say("root", tried(os.chown, 
 "#;
         let facts = facts(&env, &[], body);
         // EPERM is what a machine without user namespaces says; the kernel's word here is EINVAL (see known-gaps).
-        facts.expect("tar", "0").expect("owner", "1000").expect("own", "ok").one_of("root", &["EINVAL", "EPERM"]);
+        facts
+            .expect("tar", "0")
+            .expect("owner", "1000")
+            .expect("own", "ok")
+            .one_of("root", &["EINVAL", "EPERM"]);
     }
 }
 
@@ -280,15 +337,35 @@ say("own", tried(os.chown, "of-root", 1000, 1000)); say("root", tried(os.chown, 
 fn nested_sandboxes_are_there_by_default_and_may_mount_where_a_policy_leaves_landlock_out() {
     for who in EVERYBODY {
         let env = Env::of(who);
-        env.write("checkrun", std::fs::read(crate::support::program()).expect("program")).executable("checkrun");
+        env.write("checkrun", std::fs::read(crate::support::program()).expect("program"))
+            .executable("checkrun");
         env.write("tree/f", "inner\n").commit();
         // What a browser makes: user, process and network namespaces, no mounts.
         drop(env.checkrun(&["--", "unshare", "-Urpfn", "true"]).expect(0));
         let inside = "export CHECKRUN_CACHE_DIR=/tmp/c; ./checkrun --dir tree -- cat f";
         let refused = env.checkrun(&["--", "sh", "-c", inside]).expect(125);
         assert!(refused.err().contains("mounting is refused"), "{}", refused.err());
-        let without = policy_like(&env, "hermetic", &[("[layers.landlock]\nneed = \"require\"", "[layers.landlock]\nneed = \"off\"\nwhy = \"nested sandboxes mount\"")]);
-        let bubble = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "cat", "tree/f"];
+        let without = policy_like(
+            &env,
+            "hermetic",
+            &[(
+                "[layers.landlock]\nneed = \"require\"",
+                "[layers.landlock]\nneed = \"off\"\nwhy = \"nested sandboxes mount\"",
+            )],
+        );
+        let bubble = [
+            "bwrap",
+            "--unshare-all",
+            "--ro-bind",
+            "/",
+            "/",
+            "--proc",
+            "/proc",
+            "--dev",
+            "/dev",
+            "cat",
+            "tree/f",
+        ];
         let mut args = vec!["--policy", &without, "--"];
         args.extend(bubble);
         assert_eq!(env.checkrun(&args).expect(0).out(), "inner\n");
@@ -305,7 +382,9 @@ fn parallel_runs_have_watchers() {
         let program = probe("say('made', [call('inotify_init1', 0) for _ in range(4)]); time.sleep(1)");
         std::thread::scope(|scope| {
             let runs: Vec<_> = (0..8)
-                .map(|_| scope.spawn(|| env.checkrun(&["--no-cache", "--", "/usr/bin/python3", "-c", &program])))
+                .map(|_| {
+                    scope.spawn(|| env.checkrun(&["--no-cache", "--", "/usr/bin/python3", "-c", &program]))
+                })
                 .collect();
             for run in runs {
                 let output = run.join().expect("no panic").expect(0);
@@ -334,5 +413,9 @@ say("signals", status.split())
     });
     assert_eq!(seen[0], seen[1]);
     assert!(seen[0].contains("'SigBlk:', '0000000000000000', 'SigIgn:', '0000000000000000'"), "{}", seen[0]);
-    assert!(seen[0].contains("\"self\": \"True\"") && seen[0].contains("\"cgroup\": \"True\""), "{}", seen[0]);
+    assert!(
+        seen[0].contains("\"self\": \"True\"") && seen[0].contains("\"cgroup\": \"True\""),
+        "{}",
+        seen[0]
+    );
 }

@@ -20,7 +20,8 @@ fn words_are_never_run_together() {
         drop(env.checkrun(&["--", "cat", "a/b"]).expect(0));
         let second = env.checkrun(&["--", "cat", "a", "b"]).expect(1);
         assert!(second.err().contains("failed, exit 1 (ran)"), "{}", second.err());
-        let json = |words: &[&str]| of(&env.checkrun(&[&["--format", "json", "--"], words].concat()).expect(0));
+        let json =
+            |words: &[&str]| of(&env.checkrun(&[&["--format", "json", "--"], words].concat()).expect(0));
         let keys = [
             json(&["printf", "%s", "a b"]),
             json(&["printf", "%s", "a", "b"]),
@@ -65,7 +66,11 @@ fn a_variable_is_seen_only_if_it_is_passed_and_is_then_part_of_the_key() {
     let with = |options: &[&str]| {
         let args = [&["--format", "json"], options, &["--", "sh", "-c", script]].concat();
         let answer = env.checkrun(&args).expect(0).json();
-        (answer["tail"].as_str().unwrap().to_owned(), answer["key"].as_str().unwrap().to_owned(), answer["cache"].clone())
+        (
+            answer["tail"].as_str().unwrap().to_owned(),
+            answer["key"].as_str().unwrap().to_owned(),
+            answer["cache"].clone(),
+        )
     };
     let plain = with(&[]);
     assert_eq!(plain.0, "[absent] [UTC] [absent] [absent]\n");
@@ -100,7 +105,14 @@ fn who_and_where_the_caller_is_does_not_count() {
         let env = Env::of(who);
         let state = env.path("home/state");
         env.write("f", "x\n").commit();
-        let args = ["--format", "json", "--", "sh", "-c", "cat f; id -un; hostname; echo $HOME $PWD $TZ $LANG $USER"];
+        let args = [
+            "--format",
+            "json",
+            "--",
+            "sh",
+            "-c",
+            "cat f; id -un; hostname; echo $HOME $PWD $TZ $LANG $USER",
+        ];
         let with = |changes: &[(&str, &str)]| {
             let mut command = env.command(&args);
             command.env("XDG_STATE_HOME", &state).envs(changes.iter().copied());
@@ -142,7 +154,8 @@ fn the_machine_s_name_and_the_place_of_the_checkout_do_not_count() {
 fn limits_are_part_of_the_key() {
     let env = Env::new();
     env.commit();
-    let check = |timeout: &str| env.checkrun(&["--format", "json", "--timeout", timeout, "--", "sleep", "1.2"]);
+    let check =
+        |timeout: &str| env.checkrun(&["--format", "json", "--timeout", timeout, "--", "sleep", "1.2"]);
     let slow = check("1s").expect(124);
     assert_eq!(slow.json()["outcome"], "timed_out");
     let long = check("60s").expect(0);
@@ -151,7 +164,8 @@ fn limits_are_part_of_the_key() {
     assert_eq!(of(&check("1s").expect(124)), (of(&slow).0, "miss".to_owned()));
     assert_eq!(of(&check("1m").expect(0)), (of(&long).0, "hit".to_owned()));
     for limit in [["--disk", "1GiB"], ["--pids", "77"], ["--output-limit", "1MiB"]] {
-        let other = env.checkrun(&["--format", "json", limit[0], limit[1], "--timeout", "60s", "--", "sleep", "1.2"]);
+        let other =
+            env.checkrun(&["--format", "json", limit[0], limit[1], "--timeout", "60s", "--", "sleep", "1.2"]);
         let (key, cache) = of(&other.expect(0));
         assert_eq!(cache, "miss", "{limit:?}");
         assert_ne!(key, of(&long).0, "{limit:?}");
@@ -164,11 +178,11 @@ fn the_policy_counts_by_what_it_says_and_not_by_its_name() {
     let env = Env::new();
     env.commit();
     let hermetic = include_str!("../../policies/hermetic.toml");
-    let check = |policy: &str| {
-        of(&env.checkrun(&["--format", "json", "--policy", policy, "--", "true"]).expect(0))
-    };
+    let check =
+        |policy: &str| of(&env.checkrun(&["--format", "json", "--policy", policy, "--", "true"]).expect(0));
     let built_in = check("hermetic");
-    std::fs::write(env.path("mine.toml"), hermetic.replace("description = \"", "description = \"My own: ")).unwrap();
+    std::fs::write(env.path("mine.toml"), hermetic.replace("description = \"", "description = \"My own: "))
+        .unwrap();
     let mine = env.path("mine.toml").display().to_string();
     assert_eq!(check(&mine), (built_in.0.clone(), "hit".to_owned()));
     let narrow = hermetic.replace("disk = \"4GiB\"", "disk = \"3GiB\"");
@@ -204,7 +218,9 @@ fn services_of_the_host_are_out_of_reach_and_where_they_are_not_nothing_is_reuse
              \x20   return 'yes'\n\
              print(reach(socket.AF_INET, ('127.0.0.1', {port})), reach(socket.AF_UNIX, '\\0{name}'))"
         );
-        let check = |options: &[&str]| env.python(&[&["--format", "json"], options].concat(), &program).expect(0).json();
+        let check = |options: &[&str]| {
+            env.python(&[&["--format", "json"], options].concat(), &program).expect(0).json()
+        };
         assert_eq!(check(&[])["tail"], "no no\n");
         assert_eq!(check(&[])["cache"], "hit");
         for _ in 0..2 {

@@ -36,7 +36,10 @@ say("own", opened("f", os.O_RDWR)); say("program", opened("/usr/bin/env", os.O_R
         facts.expect("own", "ok").expect("program", "ok");
         for start in ["read.", "write.", "make.", "remove."] {
             for (name, got) in facts.starting(start) {
-                assert!(["EACCES", "EXDEV", "EISDIR", "ENOENT", "EPERM"].contains(&got), "{who:?} {name} {got}");
+                assert!(
+                    ["EACCES", "EXDEV", "EISDIR", "ENOENT", "EPERM"].contains(&got),
+                    "{who:?} {name} {got}"
+                );
             }
         }
         assert_eq!(std::fs::read_to_string(env.path("open")).expect("read"), "untold");
@@ -110,7 +113,11 @@ say("without", stack(0x1fff)); say("denied", tried(os.rename, "b/f", "a/f"))
 "#
             );
             let facts = facts(&env, level, &body);
-            facts.expect("with", "ok ok").expect("rename", "ok").expect("without", "ok ok").expect("denied", "EXDEV");
+            facts
+                .expect("with", "ok ok")
+                .expect("rename", "ok")
+                .expect("without", "ok ok")
+                .expect("denied", "EXDEV");
         }
     }
 }
@@ -147,7 +154,20 @@ fn the_record_says_which_level_it_was_and_never_answers_for_the_other() {
 fn limits_hold_for_root_and_are_refused_where_they_cannot() {
     let root = Env::of(Who::Root);
     let greedy = "x = []\nwhile True: x.append(bytearray(1 << 20))";
-    let args = ["--format", "json", "--policy", "landlock", "--memory", "48MiB", "--timeout", "50s", "--", "/usr/bin/python3", "-c", greedy];
+    let args = [
+        "--format",
+        "json",
+        "--policy",
+        "landlock",
+        "--memory",
+        "48MiB",
+        "--timeout",
+        "50s",
+        "--",
+        "/usr/bin/python3",
+        "-c",
+        greedy,
+    ];
     let result = root.checkrun(&args).expect(137).json();
     assert_eq!(result["outcome"], "out_of_memory", "{result}");
     for who in EVERYBODY {
@@ -172,10 +192,19 @@ fn a_path_that_cannot_be_opened_is_an_error_and_not_a_smaller_ruleset() {
             let folder = env.path("closed");
             std::fs::create_dir(&folder).expect("mkdir");
             std::fs::write(folder.join("tool"), "x").expect("write");
-            let entry = format!("[[visible]]\npath = \"{}\"\nwhy = \"a tool\"\n\n[[visible]]\npath = \"/usr\"", folder.join("tool").display());
+            let entry = format!(
+                "[[visible]]\npath = \"{}\"\nwhy = \"a tool\"\n\n[[visible]]\npath = \"/usr\"",
+                folder.join("tool").display()
+            );
             let policy = policy_like(&env, level, &[("[[visible]]\npath = \"/usr\"", &entry)]);
             std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700)).expect("chmod");
-            let output = env.checkrun(&["--policy", &policy, "--", "cat", folder.join("tool").to_str().expect("UTF-8")]);
+            let output = env.checkrun(&[
+                "--policy",
+                &policy,
+                "--",
+                "cat",
+                folder.join("tool").to_str().expect("UTF-8"),
+            ]);
             if who == Who::Root && level == "hermetic" {
                 // Opened before root is given up.
                 assert_eq!(output.expect(0).out(), "x");
@@ -196,8 +225,15 @@ fn the_parts_of_a_run_are_found_beneath_its_own_folder() {
                     say('uid', os.getuid() != 0)";
         let mut options = LANDLOCK.to_vec();
         options.extend(["--cwd", "d"]);
-        facts(&env, &options, body).expect("home", "True").expect("tmp", "True").expect("file", "x").expect("uid", "True");
-        let mut live = Live::start(&env, &["--no-cache", "--policy", "landlock", "--", "sh", "-c", "echo $HOME; sleep 30"]);
+        facts(&env, &options, body)
+            .expect("home", "True")
+            .expect("tmp", "True")
+            .expect("file", "x")
+            .expect("uid", "True");
+        let mut live = Live::start(
+            &env,
+            &["--no-cache", "--policy", "landlock", "--", "sh", "-c", "echo $HOME; sleep 30"],
+        );
         let home = live.line();
         assert!(std::path::Path::new(&home).is_dir());
         live.signal(libc::SIGTERM);

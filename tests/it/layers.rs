@@ -45,17 +45,22 @@ fn layers(env: &Env) -> usize {
 
 /// Files and whiteouts below a folder.
 fn size(folder: &Path) -> usize {
-    std::fs::read_dir(folder).expect("a folder").flatten().map(|entry| {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) { size(&entry.path()) } else { 1 }
-    }).sum()
+    std::fs::read_dir(folder)
+        .expect("a folder")
+        .flatten()
+        .map(|entry| if entry.file_type().is_ok_and(|kind| kind.is_dir()) { size(&entry.path()) } else { 1 })
+        .sum()
 }
 
 fn layer_of(env: &Env, revision: &str) -> std::path::PathBuf {
     let id = env.git(&["rev-parse", &format!("{revision}^{{tree}}")]);
     let trees = std::fs::read_dir(env.path("cache/trees")).expect("layers").flatten();
-    trees.map(|entry| entry.path()).find(|path| {
-        path.is_dir() && path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&id))
-    }).expect("a layer")
+    trees
+        .map(|entry| entry.path())
+        .find(|path| {
+            path.is_dir() && path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&id))
+        })
+        .expect("a layer")
 }
 
 /// A tree that is worth building upon.

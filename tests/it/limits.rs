@@ -10,7 +10,10 @@ use std::time::Duration;
 fn bounded(env: &Env, args: &[&str]) -> Output {
     let own = env.command(args);
     let mut command = env.as_who("timeout");
-    command.args(["--signal=KILL", "60", "prlimit", "--nproc=1000", "--"]).arg(program()).args(own.get_args());
+    command
+        .args(["--signal=KILL", "60", "prlimit", "--nproc=1000", "--"])
+        .arg(program())
+        .args(own.get_args());
     command.env("CHECKRUN_CACHE_DIR", env.path("cache")).current_dir(env.path("repo")).stdin(Stdio::null());
     crate::support::run(&mut command)
 }
@@ -69,7 +72,8 @@ fn want_of_memory_ends_the_whole_run_and_is_told_as_such() {
         assert_eq!(bearing(&shown), Vec::<i32>::new(), "{script}");
         is_no_answer(&env, &args);
     }
-    let fits = env.checkrun(&["--memory", "256MiB", "--", "/usr/bin/python3", "-c", "x = bytearray(64 << 20)"]);
+    let fits =
+        env.checkrun(&["--memory", "256MiB", "--", "/usr/bin/python3", "-c", "x = bytearray(64 << 20)"]);
     drop(fits.expect(0));
 }
 
@@ -77,13 +81,17 @@ fn want_of_memory_ends_the_whole_run_and_is_told_as_such() {
 #[test]
 fn swap_does_not_widen_the_memory_limit() {
     let env = Env::of(Who::Root);
-    let mut live = Live::start(&env, &["--no-cache", "--memory", "64MiB", "--", "sh", "-c", "echo ready; sleep 30"]);
+    let mut live =
+        Live::start(&env, &["--no-cache", "--memory", "64MiB", "--", "sh", "-c", "echo ready; sleep 30"]);
     assert_eq!(live.line(), "ready");
     let name = format!("checkrun-{}-0", live.pid());
-    let found = Command::new("find").args(["/sys/fs/cgroup", "-type", "d", "-name", &name]).output().expect("find");
+    let found =
+        Command::new("find").args(["/sys/fs/cgroup", "-type", "d", "-name", &name]).output().expect("find");
     let mut seen = 0;
     for folder in String::from_utf8_lossy(&found.stdout).lines() {
-        let read = |file: &str| std::fs::read_to_string(format!("{folder}/{file}")).ok().map(|text| text.trim().to_owned());
+        let read = |file: &str| {
+            std::fs::read_to_string(format!("{folder}/{file}")).ok().map(|text| text.trim().to_owned())
+        };
         let memory = read("memory.limit_in_bytes").or_else(|| read("memory.max"));
         let swap = read("memory.memsw.limit_in_bytes").or_else(|| read("memory.swap.max"));
         if let Some(memory) = memory {
@@ -91,7 +99,9 @@ fn swap_does_not_widen_the_memory_limit() {
             let swaps = std::fs::read_to_string("/proc/swaps").unwrap_or_default();
             match swap {
                 Some(swap) => assert!(swap == memory || swap == "0", "{swap}"),
-                None => assert!(swaps.lines().count() < 2, "this kernel does not count swap, and there is some"),
+                None => {
+                    assert!(swaps.lines().count() < 2, "this kernel does not count swap, and there is some")
+                }
             }
             seen += 1;
         }
@@ -116,7 +126,10 @@ fn a_limit_that_cannot_be_kept_is_refused() {
         // Without being asked for, it is not kept, and the record says so.
         let output = in_own_mounts(&env, hidden, &["--format", "json", "--", "true"]).expect(0);
         let layers = &output.json()["sandbox"]["layers"];
-        assert!(layers["memory"].as_str().expect("text").starts_with("unavailable: no control group"), "{layers}");
+        assert!(
+            layers["memory"].as_str().expect("text").starts_with("unavailable: no control group"),
+            "{layers}"
+        );
         assert!(layers["pids"].as_str().expect("text").starts_with("partial: by RLIMIT_NPROC"), "{layers}");
     }
 }
@@ -155,7 +168,8 @@ fn the_limit_on_processes_counts_the_run_alone() {
     for who in EVERYBODY {
         let env = Env::of(who);
         let (_, shown) = marker();
-        let mut others: Vec<_> = (0..80).map(|_| env.as_who("sleep").arg(&shown).spawn().expect("sleep")).collect();
+        let mut others: Vec<_> =
+            (0..80).map(|_| env.as_who("sleep").arg(&shown).spawn().expect("sleep")).collect();
         let args = ["--pids", "50", "--", "/usr/bin/python3", "-c", FORKS];
         let output = bounded(&env, &args);
         for other in &mut others {
@@ -218,10 +232,24 @@ fn a_full_disk_is_told_to_the_command_and_by_its_own_word() {
 fn too_much_output_ends_the_run_at_the_limit() {
     for who in EVERYBODY {
         let env = Env::of(who);
-        let args = ["--format", "json", "--show-output", "--output-limit", "300KiB", "--", "sh", "-c", "yes & yes >&2"];
+        let args = [
+            "--format",
+            "json",
+            "--show-output",
+            "--output-limit",
+            "300KiB",
+            "--",
+            "sh",
+            "-c",
+            "yes & yes >&2",
+        ];
         let output = env.checkrun(&args).expect(137);
         let result = output.json();
-        assert_eq!((&result["outcome"], &result["output_bytes"]), (&"output_limit".into(), &(300 << 10).into()), "{who:?}");
+        assert_eq!(
+            (&result["outcome"], &result["output_bytes"]),
+            (&"output_limit".into(), &(300 << 10).into()),
+            "{who:?}"
+        );
         is_no_answer(&env, &args);
     }
 }

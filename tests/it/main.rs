@@ -4,10 +4,20 @@
 /// What every test stands on.
 mod support;
 
+/// The clock: what its options and settings say.
+mod clock_options;
+/// The clock: languages, debuggers and filters.
+mod clock_programs;
+/// The clock: every way of reading it.
+mod clock_reads;
+/// The clock: every way of waiting on it.
+mod clock_waits;
 /// What a user and a harness can rely on: options, statuses, the result object.
 mod contract;
 /// Many processes on one cache.
 mod crowd;
+/// How a run ends, and that nothing of it is left.
+mod ending;
 /// One check from question to answer.
 mod flow;
 /// Guard `inputs`: observed inputs.
@@ -16,8 +26,14 @@ mod inputs;
 mod jail_files;
 /// A loopback of its own and nothing else.
 mod jail_network;
+/// What test suites need to see is there.
+mod jail_view;
 /// What a key holds and what it leaves out.
 mod keys;
+/// What holds without namespaces.
+mod landlock_level;
+/// Limits hold, are told by their own words, and are refused where they cannot be kept.
+mod limits;
 /// Bad input.
 mod messages;
 /// What the check prints.
@@ -32,14 +48,6 @@ mod records;
 mod trees;
 /// The commands beside the check itself.
 mod upkeep;
-/// What test suites need to see is there.
-mod jail_view;
-/// How a run ends, and that nothing of it is left.
-mod ending;
-/// Limits hold, are told by their own words, and are refused where they cannot be kept.
-mod limits;
-/// What holds without namespaces.
-mod landlock_level;
 /// Machines that lack something, and the caller's terminal.
 mod worse_machines;
 

@@ -41,13 +41,20 @@ fn an_ambiguous_short_id_names_what_it_may_mean() {
     std::fs::write(env.path("home/listing"), listing).unwrap();
     let mut mktree = env.as_who("git");
     let input = std::fs::File::open(env.path("home/listing")).unwrap();
-    let made = mktree.args(["mktree", "--batch"]).current_dir(env.path("repo")).stdin(input).output().unwrap();
+    let made =
+        mktree.args(["mktree", "--batch"]).current_dir(env.path("repo")).stdin(input).output().unwrap();
     let mut ids: Vec<&str> = std::str::from_utf8(&made.stdout).unwrap().lines().collect();
     ids.sort_unstable();
     let pair = ids.windows(2).find(|pair| pair[0][..4] == pair[1][..4]).expect("two ids that begin alike");
     let short = &pair[0][..4];
     let refused = env.checkrun(&["--tree", short, "--", "true"]);
-    drop(refused.refused(&[&format!("`{short}` is ambiguous"), &pair[0][..7], &pair[1][..7], "tree", "more digits"]));
+    drop(refused.refused(&[
+        &format!("`{short}` is ambiguous"),
+        &pair[0][..7],
+        &pair[1][..7],
+        "tree",
+        "more digits",
+    ]));
     assert!(env.logged().is_empty());
 }
 
@@ -74,7 +81,10 @@ fn names_that_nobody_has() {
     let env = Env::new();
     env.commit();
     let cases: [(&[&str], &[&str]); 11] = [
-        (&["--policy", "hermetik", "--", "true"], &["`hermetik`", "hermetic, strict, landlock, networked", "hint:"]),
+        (
+            &["--policy", "hermetik", "--", "true"],
+            &["`hermetik`", "hermetic, strict, landlock, networked", "hint:"],
+        ),
         (&["--policy", "./none.toml", "--", "true"], &["none.toml"]),
         (&["--runner", "cobol", "--", "true"], &["`cobol`", "generic", "hint:"]),
         (&["policies", "hermetik"], &["`hermetik`", "hint:"]),
@@ -100,7 +110,8 @@ fn policy_files_with_faults_are_told_by_file_and_line() {
     let env = Env::new();
     env.commit();
     let good = include_str!("../../policies/hermetic.toml");
-    let line_of = |text: &str, part: &str| 1 + text.lines().position(|line| line.contains(part)).expect("the line");
+    let line_of =
+        |text: &str, part: &str| 1 + text.lines().position(|line| line.contains(part)).expect("the line");
     for (from, to, parts) in [
         ("memory = \"8GiB\"", "memory = \"4 bananas\"", &["`4 bananas`", "4GiB"][..]),
         ("memory = \"8GiB\"", "memroy = \"8GiB\"", &["memroy", "memory"]),
@@ -169,13 +180,21 @@ fn command_lines_that_make_no_sense() {
         (&["--cwd", "sub/../..", "--", "true"], &["leads out of the tree"]),
         (&["--cwd", "/src", "--", "true"], &["leads out of the tree"]),
         (&["--env", "=x", "--", "true"], &["NAME=VALUE"]),
-        (&["--output", "nowhere/x.json", "--", "touch", "/tmp/ran"], &["nowhere/x.json", "folder must exist"]),
+        (
+            &["--output", "nowhere/x.json", "--", "touch", "/tmp/ran"],
+            &["nowhere/x.json", "folder must exist"],
+        ),
         (&["--log", "nowhere/x.log", "--", "true"], &["nowhere/x.log"]),
     ];
     for (args, parts) in cases {
         drop(env.checkrun(args).refused(parts));
     }
-    let pairs = [["--staged", "--dir=."], ["--tree=HEAD", "--staged"], ["--refresh", "--no-cache"], ["--no-cache", "--cached-only"]];
+    let pairs = [
+        ["--staged", "--dir=."],
+        ["--tree=HEAD", "--staged"],
+        ["--refresh", "--no-cache"],
+        ["--no-cache", "--cached-only"],
+    ];
     for pair in pairs {
         drop(env.checkrun(&[pair[0], pair[1], "--", "true"]).refused(&["cannot be used with"]));
     }
@@ -187,7 +206,8 @@ fn a_memory_limit_that_cannot_be_enforced() {
     let env = Env::of(Who::Root);
     env.commit();
     let args = ["--memory", "1GiB", "--", "true"];
-    let without = ["unshare", "--mount", "sh", "-c", "mount -t tmpfs none /sys/fs/cgroup && exec \"$0\" \"$@\""];
+    let without =
+        ["unshare", "--mount", "sh", "-c", "mount -t tmpfs none /sys/fs/cgroup && exec \"$0\" \"$@\""];
     drop(run(&mut env.wrapped(&without, &args)).refused(&["memory", "control group", "checkrun doctor"]));
     assert!(env.logged().is_empty());
     drop(env.checkrun(&args).expect(0));
@@ -233,7 +253,11 @@ fn a_cache_folder_that_is_of_no_use() {
                 assert_eq!(at(&place, &["--no-cache"]).expect(0).out(), "x\n", "{}", place.display());
             }
         }
-        assert_eq!(std::fs::read_dir(&foreign).unwrap().count(), 0, "something was put into another's folder");
+        assert_eq!(
+            std::fs::read_dir(&foreign).unwrap().count(),
+            0,
+            "something was put into another's folder"
+        );
     }
 }
 
@@ -255,14 +279,23 @@ fn a_full_cache_costs_the_record_and_never_the_verdict() {
     let env = Env::of(Who::Root);
     env.write("f", "x\n").commit();
     let place = env.path("cache").display().to_string();
-    for fill in ["head -c 64M /dev/zero >\"$P/fill\" 2>/dev/null", "mkdir \"$P/trees\"; head -c 64M /dev/zero >\"$P/fill\" 2>/dev/null"] {
-        let first = format!("P={place}; mount -t tmpfs -o size=1m none \"$P\"; {fill}; \"$0\" \"$@\"; s=$?; exec sh -c \"exit $s\"");
+    for fill in [
+        "head -c 64M /dev/zero >\"$P/fill\" 2>/dev/null",
+        "mkdir \"$P/trees\"; head -c 64M /dev/zero >\"$P/fill\" 2>/dev/null",
+    ] {
+        let first = format!(
+            "P={place}; mount -t tmpfs -o size=1m none \"$P\"; {fill}; \"$0\" \"$@\"; s=$?; exec sh -c \"exit $s\""
+        );
         let wrapper = ["unshare", "--mount", "sh", "-c", &first];
         let output = run(&mut env.wrapped(&wrapper, &["--", "sh", "-c", "cat f; exit 3"])).expect(3);
         assert_eq!(output.out(), "x\n");
         let warnings = output.err().lines().filter(|line| line.contains("warning:")).count();
         assert_eq!(warnings, 1, "{}", output.err());
-        assert!(output.err().contains("not recorded") && output.err().contains("failed, exit 3 (ran)"), "{}", output.err());
+        assert!(
+            output.err().contains("not recorded") && output.err().contains("failed, exit 3 (ran)"),
+            "{}",
+            output.err()
+        );
         let quiet = run(&mut env.wrapped(&wrapper, &["--no-cache", "--", "cat", "f"])).expect(0);
         assert!(!quiet.err().contains("warning"), "{}", quiet.err());
     }
@@ -280,6 +313,10 @@ fn what_cannot_be_executed_says_so() {
         ("./absent", 127, "not_found"),
     ] {
         let output = env.checkrun(&["--", command]).expect(status);
-        assert!(output.err().contains("not started") && output.err().contains(text), "{command}: {}", output.err());
+        assert!(
+            output.err().contains("not started") && output.err().contains(text),
+            "{command}: {}",
+            output.err()
+        );
     }
 }

@@ -31,7 +31,12 @@ fn memory_is_flat_whatever_a_check_prints() {
     // The whole gigabyte where it is asked for; the shape of the curve shows with less.
     let bytes: u64 = if std::env::var_os("CHECKRUN_TEST_FLOOD").is_some() { 1 << 30 } else { 64 << 20 };
     let size = bytes.to_string();
-    for source in ["head -c SIZE /dev/zero", "yes | head -c SIZE", "head -c SIZE /dev/zero >&2", "head -c SIZE /dev/urandom"] {
+    for source in [
+        "head -c SIZE /dev/zero",
+        "yes | head -c SIZE",
+        "head -c SIZE /dev/zero >&2",
+        "head -c SIZE /dev/urandom",
+    ] {
         let script = source.replace("SIZE", &size);
         let args = ["--output-limit", "2GiB", "--", "sh", "-c", &script];
         let (ran, status) = peak_of(&env, &args);
@@ -41,7 +46,8 @@ fn memory_is_flat_whatever_a_check_prints() {
         for (what, peak) in [("run", ran), ("replay", replayed)] {
             assert!((1000..20_000).contains(&peak), "{script}: {what} with {peak} KiB");
         }
-        let hit = env.checkrun(&[&["--format", "json", "--cached-only"], &args[..]].concat()).expect(0).json();
+        let hit =
+            env.checkrun(&[&["--format", "json", "--cached-only"], &args[..]].concat()).expect(0).json();
         assert_eq!(hit["output_bytes"], bytes, "{script}");
         assert!(hit["tail_bytes"].as_u64().unwrap() <= 2048);
     }
@@ -74,7 +80,10 @@ fn the_tail_begins_at_a_character_or_a_line_and_holds_both_streams() {
         sys.stderr.write('noise\\n' * 100); sys.stderr.flush(); time.sleep(0.3)\n\
         print('last on stdout', flush=True)";
     let tail = tail_of(&env, noisy);
-    assert!(tail.starts_with("first on stdout\nnoise\n") && tail.ends_with("noise\nlast on stdout\n"), "{tail}");
+    assert!(
+        tail.starts_with("first on stdout\nnoise\n") && tail.ends_with("noise\nlast on stdout\n"),
+        "{tail}"
+    );
     let flood = noisy.replace("* 100", "* 100000");
     assert!(tail_of(&env, &flood).ends_with("noise\nlast on stdout\n"));
 }
@@ -91,7 +100,10 @@ fn bytes_that_are_not_text_are_kept_and_replaced_only_for_reading() {
         assert_eq!(env.checkrun(&args).expect(0).stdout, exact, "replayed");
         assert_eq!(env.checkrun(&["show", "1", "--log"]).expect(0).stdout, exact);
         let json = env.checkrun(&[&["--format", "json"], &args[..]].concat()).expect(0).json();
-        assert_eq!((json["tail"].clone(), json["output_bytes"].clone()), ("a\u{fffd}bc\u{fffd}".into(), 6.into()));
+        assert_eq!(
+            (json["tail"].clone(), json["output_bytes"].clone()),
+            ("a\u{fffd}bc\u{fffd}".into(), 6.into())
+        );
     }
 }
 
@@ -115,13 +127,15 @@ fn a_terminal_on_the_outside_changes_nothing_on_the_inside() {
         def read(fd):\n    return os.read(fd, 4096)\n\
         sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:], read)))";
     let args = ["--", "sh", "-c", script];
-    let first = run(env.wrapped(&["/usr/bin/python3", "-c", in_terminal], &args).env("TERM", "xterm")).expect(0);
+    let first =
+        run(env.wrapped(&["/usr/bin/python3", "-c", in_terminal], &args).env("TERM", "xterm")).expect(0);
     assert!(first.out().contains("dumb 1\r\n") && !first.out().contains("terminal"), "{}", first.out());
     assert!(first.out().contains("\u{1b}[32mpassed"), "{}", first.out());
     let second = env.checkrun(&args).expect(0);
     assert_eq!(second.out(), "dumb 1\n");
     assert!(second.err().contains("passed (cached, exact)"), "{}", second.err());
-    let replayed = run(env.wrapped(&["/usr/bin/python3", "-c", in_terminal], &args).env("TERM", "xterm")).expect(0);
+    let replayed =
+        run(env.wrapped(&["/usr/bin/python3", "-c", in_terminal], &args).env("TERM", "xterm")).expect(0);
     assert!(replayed.out().starts_with("dumb 1\r\n"), "{}", replayed.out());
 }
 
@@ -151,18 +165,24 @@ fn a_record_is_at_most_four_kibibytes_whatever_is_printed() {
     let env = Env::new();
     env.commit();
     for piece in ["\\n", "\\\"", "\\\\", "\\x01", "\\xff", "€", "\\U0001f600", "\\t", "\\x1b[31m", "x"] {
-        let program = format!("import sys; sys.stdout.buffer.write('{piece}'.encode('latin-1' if '{piece}' == '\\xff' else 'utf-8') * 9000)");
+        let program = format!(
+            "import sys; sys.stdout.buffer.write('{piece}'.encode('latin-1' if '{piece}' == '\\xff' else 'utf-8') * 9000)"
+        );
         drop(tail_of(&env, &program));
     }
     let long = "d/".repeat(400);
     env.write(&format!("{long}f"), "x");
     drop(env.checkrun(&["--cwd", &long, "--", "sh", "-c", "yes '\"' | head -c 9000"]).expect(0));
-    let rows = env.sql("SELECT count(*), max(length(evidence)), max(length(evidence) + length(tag)) FROM executions");
+    let rows = env
+        .sql("SELECT count(*), max(length(evidence)), max(length(evidence) + length(tag)) FROM executions");
     assert_eq!(rows[0][0], 11);
     let largest = rows[0][1].as_u64().unwrap();
     assert!((2048..=4096).contains(&largest), "{rows}");
     // Each still answers.
-    drop(env.checkrun(&["--cached-only", "--cwd", &long, "--", "sh", "-c", "yes '\"' | head -c 9000"]).expect(0));
+    drop(
+        env.checkrun(&["--cached-only", "--cwd", &long, "--", "sh", "-c", "yes '\"' | head -c 9000"])
+            .expect(0),
+    );
 }
 
 #[test]
@@ -170,7 +190,8 @@ fn a_hit_gives_both_streams_apart_and_in_order() {
     for who in EVERYBODY {
         let env = Env::of(who);
         env.commit();
-        let script = "for n in 1 2 3; do echo out $n; sleep 0.2; echo err $n >&2; sleep 0.2; done; printf unfinished";
+        let script =
+            "for n in 1 2 3; do echo out $n; sleep 0.2; echo err $n >&2; sleep 0.2; done; printf unfinished";
         let args = ["--", "sh", "-c", script];
         let check = |output: &Output| {
             assert_eq!(output.out(), "out 1\nout 2\nout 3\nunfinished");
@@ -185,7 +206,8 @@ fn a_hit_gives_both_streams_apart_and_in_order() {
         let both = run(&mut env.wrapped(&["sh", "-c", "exec \"$0\" \"$@\" 2>&1"], &args)).expect(0);
         assert!(both.out().starts_with(merged), "{}", both.out());
         let events = env.checkrun(&[&["--format", "jsonl", "--show-output"], &args[..]].concat()).expect(0);
-        let lines: Vec<serde_json::Value> = events.out().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let lines: Vec<serde_json::Value> =
+            events.out().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let outputs: Vec<(&str, &str)> = lines
             .iter()
             .filter(|line| line["event"] == "output")
@@ -211,12 +233,17 @@ fn a_reader_that_goes_away_changes_no_verdict() {
         let err = String::from_utf8_lossy(&output.stderr);
         assert!(err.starts_with("checkrun: failed, exit 3") && !err.contains("pipe"), "{round}: {err}");
     }
-    assert_eq!(env.checkrun(&["--cached-only", "--format", "json", "--", "sh", "-c", args[3]]).expect(3).json()["output_bytes"], 3_000_000);
+    assert_eq!(
+        env.checkrun(&["--cached-only", "--format", "json", "--", "sh", "-c", args[3]]).expect(3).json()["output_bytes"],
+        3_000_000
+    );
     for words in ["log", "policies hermetic", "man", "completions bash", "show 1 --log"] {
-        let output = run(&mut env.wrapped(&["sh", "-c", &format!("{{ \"$0\" {words}; echo $? >&2; }} | true")], &[]));
+        let output =
+            run(&mut env.wrapped(&["sh", "-c", &format!("{{ \"$0\" {words}; echo $? >&2; }} | true")], &[]));
         assert_eq!(output.err(), "0\n", "{words}");
     }
     // A full disk behind stdout is told.
-    let full = run(&mut env.wrapped(&["sh", "-c", "exec \"$0\" \"$@\" >/dev/full"], &["--", "echo", "x"])).expect(125);
+    let full = run(&mut env.wrapped(&["sh", "-c", "exec \"$0\" \"$@\" >/dev/full"], &["--", "echo", "x"]))
+        .expect(125);
     assert!(full.err().contains("cannot write to standard output"), "{}", full.err());
 }

@@ -42,7 +42,12 @@ pub(crate) fn findings(report: &Value) -> Vec<&str> {
 }
 
 fn known(report: &Value, step: usize) -> Vec<&str> {
-    report["steps"][step]["checks"].as_array().unwrap().iter().map(|check| check["known"].as_str().unwrap()).collect()
+    report["steps"][step]["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|check| check["known"].as_str().unwrap())
+        .collect()
 }
 
 fn file(env: &Env) -> Value {
@@ -63,17 +68,29 @@ fn the_first_step_that_does_not_hold_is_found_whatever_the_ledger_claims() {
         env.commit();
         env.write("d4/a", "x\n").write("notes.txt", "mine\n");
         let report = look(&env, &["ledger.json"]).expect(1).json();
-        assert_eq!(findings(&report), ["certified", "certified", "certified", "uncertified", "blocked", "blocked"]);
+        assert_eq!(
+            findings(&report),
+            ["certified", "certified", "certified", "uncertified", "blocked", "blocked"]
+        );
         assert_eq!(report["first_uncertified"], "s04");
         assert_eq!(report["steps"][2]["agrees"], false);
-        assert_eq!((&report["steps"][3]["recorded"], &report["steps"][3]["agrees"]), (&json!("passed"), &json!(false)));
+        assert_eq!(
+            (&report["steps"][3]["recorded"], &report["steps"][3]["agrees"]),
+            (&json!("passed"), &json!(false))
+        );
         let failing = &report["steps"][3]["checks"][1];
         assert_eq!((&failing["cmd"], &failing["exit"]), (&json!("grep -q done d4/b"), &json!(2)));
         assert!(failing["tail"].as_str().unwrap().contains("No such file"), "{failing}");
         assert_eq!(report["leftovers"]["under_touches"], json!([{"change": "A", "path": "d4/a"}]));
         assert_eq!(report["leftovers"]["strangers"], json!([{"change": "A", "path": "notes.txt"}]));
         let text = env.checkrun(&["reconcile", "ledger.json"]).expect(1).out();
-        for part in ["s04  uncertified", "[recorded: passed]", "first step that is not certified: s04", "A d4/a", "A notes.txt"] {
+        for part in [
+            "s04  uncertified",
+            "[recorded: passed]",
+            "first step that is not certified: s04",
+            "A d4/a",
+            "A notes.txt",
+        ] {
             assert!(text.contains(part), "`{part}` is not in:\n{text}");
         }
         // Finished, all of it holds.
@@ -118,7 +135,11 @@ fn writing_keeps_what_it_does_not_know_and_says_what_it_found() {
     env.write("b", "half\n");
     drop(look(&env, &["ledger.json", "--write", "--hypothesis", "it is the quoting"]).expect(1));
     let written = std::fs::read_to_string(env.repo("ledger.json")).unwrap();
-    for part in ["{ \"task\": \"t\",   \"z\": 1e400, \"steps\": [\n", "{\"x-first\": [1,  2], \"id\": \"a\"", "\"x-last\": {\"b\": 1, \"a\": 2}, \"status\": \"passed\""] {
+    for part in [
+        "{ \"task\": \"t\",   \"z\": 1e400, \"steps\": [\n",
+        "{\"x-first\": [1,  2], \"id\": \"a\"",
+        "\"x-last\": {\"b\": 1, \"a\": 2}, \"status\": \"passed\"",
+    ] {
         assert!(written.contains(part), "`{part}` is not in:\n{written}");
     }
     // Only what the numbers of the original allow a lenient reader to read.
@@ -136,7 +157,9 @@ fn writing_keeps_what_it_does_not_know_and_says_what_it_found() {
 fn three_failures_alike_are_flagged_with_what_was_thought() {
     let env = Env::new();
     let check = "echo '--- FAIL: TestToken (0.00s)'; cat b; exit 1";
-    env.write("ledger.json", json!({"steps": [{"id": "a", "touches": ["b"], "check": check}]}).to_string()).write("b", "").commit();
+    env.write("ledger.json", json!({"steps": [{"id": "a", "touches": ["b"], "check": check}]}).to_string())
+        .write("b", "")
+        .commit();
     for attempt in 1..=3 {
         env.write("b", format!("try {attempt}\n"));
         let thought = format!("guess {attempt}");
@@ -213,7 +236,10 @@ fn under_guard_touches_only_what_is_the_steps_own_must_be_unchanged() {
     let touched = ["ledger.json", "--guard", "touches"];
     let report = look(&env, &touched).expect(0).json();
     // What is not answered by touches may still be by what the run was seen to look at.
-    assert_eq!((known(&report, 0), known(&report, 1)), (vec!["touches", "touches"], vec!["inputs", "inputs"]));
+    assert_eq!(
+        (known(&report, 0), known(&report, 1)),
+        (vec!["touches", "touches"], vec!["inputs", "inputs"])
+    );
     let exact = look(&env, &["ledger.json", "--guard", "exact", "--tree", "HEAD"]).expect(0).json();
     assert_eq!(known(&exact, 1), ["exact", "exact"]);
     let evidence = file(&env)["steps"][0]["evidence"]["tree"].clone();
@@ -232,7 +258,10 @@ fn under_guard_touches_only_what_is_the_steps_own_must_be_unchanged() {
     env.write("other", "3\n");
     let report = look(&env, &touched).expect(0).json();
     assert_eq!((known(&report, 0), known(&report, 1)), (vec!["inputs", "inputs"], vec!["inputs", "inputs"]));
-    assert!(report["steps"][0]["notes"].to_string().contains("is not in this repository; it counts as none"), "{report}");
+    assert!(
+        report["steps"][0]["notes"].to_string().contains("is not in this repository; it counts as none"),
+        "{report}"
+    );
     assert!(report["steps"][1]["notes"].to_string().contains("its touches match nothing"), "{report}");
 }
 
@@ -245,7 +274,10 @@ fn only_steps_whose_inputs_are_disturbed_run_again() {
     drop(look(&env, &["ledger.json"]).expect(0));
     env.write("d3/b", "done, but otherwise\n").write("d9/new", "");
     let report = look(&env, &["ledger.json"]).expect(0).json();
-    assert_eq!([0, 1, 2, 3].map(|step| known(&report, step)), [["inputs", "inputs"], ["inputs", "inputs"], ["inputs", "ran"], ["inputs", "inputs"]]);
+    assert_eq!(
+        [0, 1, 2, 3].map(|step| known(&report, step)),
+        [["inputs", "inputs"], ["inputs", "inputs"], ["inputs", "ran"], ["inputs", "inputs"]]
+    );
     let exact = look(&env, &["ledger.json", "--guard", "exact", "--refresh"]).expect(0).json();
     assert_eq!(known(&exact, 0), ["ran", "ran"]);
 }
@@ -257,13 +289,20 @@ fn progress_files_and_backlogs_are_ledgers_too() {
         {"id": "F1", "title": "fee", "status": "done", "verify": "test -f d1/a", "notes": ""},
         {"id": "F2", "title": "reminder", "status": "todo", "verify": "test -f d2/a", "notes": ""},
         {"id": "Q3", "title": "found on the way", "status": "proposed", "verify": "", "notes": "found during F1"}]});
-    env.write("d1/a", "").write("p.json", progress.to_string()).write("b.json", "[{\"id\": \"x\", \"check\": \"test -f d1/a\"}]").commit();
+    env.write("d1/a", "")
+        .write("p.json", progress.to_string())
+        .write("b.json", "[{\"id\": \"x\", \"check\": \"test -f d1/a\"}]")
+        .commit();
     let report = look(&env, &["p.json", "--write", "--also", "test ! -f broken"]).expect(1).json();
-    assert_eq!((&report["format"], &report["task"], &report["proposed"]), (&json!("progress"), &json!("late fees"), &json!(["Q3"])));
+    assert_eq!(
+        (&report["format"], &report["task"], &report["proposed"]),
+        (&json!("progress"), &json!("late fees"), &json!(["Q3"]))
+    );
     assert_eq!(findings(&report), ["certified", "uncertified"]);
     assert_eq!(report["steps"][0]["checks"][0]["cmd"], "test ! -f broken");
     let written: Value = serde_json::from_slice(&std::fs::read(env.repo("p.json")).unwrap()).unwrap();
-    let status: Vec<&Value> = written["features"].as_array().unwrap().iter().map(|feature| &feature["status"]).collect();
+    let status: Vec<&Value> =
+        written["features"].as_array().unwrap().iter().map(|feature| &feature["status"]).collect();
     assert_eq!(status, ["done", "todo", "proposed"]);
     env.write("broken", "");
     let report = look(&env, &["p.json", "--also", "test ! -f broken"]).expect(1).json();
@@ -283,19 +322,40 @@ fn with_all_independent_steps_are_looked_at_and_others_wait() {
     let report = look(&env, &["ledger.json", "--all"]).expect(1).json();
     let by_id = |report: &Value| -> Vec<(String, String)> {
         let steps = report["steps"].as_array().unwrap();
-        steps.iter().map(|step| (step["id"].as_str().unwrap().to_owned(), step["finding"].as_str().unwrap().to_owned())).collect()
+        steps
+            .iter()
+            .map(|step| {
+                (step["id"].as_str().unwrap().to_owned(), step["finding"].as_str().unwrap().to_owned())
+            })
+            .collect()
     };
-    let expected = [("bad", "uncertified"), ("late", "blocked"), ("later", "blocked"), ("good", "certified"), ("lost", "undecided")];
+    let expected = [
+        ("bad", "uncertified"),
+        ("late", "blocked"),
+        ("later", "blocked"),
+        ("good", "certified"),
+        ("lost", "undecided"),
+    ];
     assert_eq!(by_id(&report), expected.map(|(id, finding)| (id.to_owned(), finding.to_owned())));
     let report = look(&env, &["ledger.json"]).expect(1).json();
-    let expected = [("bad", "uncertified"), ("late", "blocked"), ("later", "blocked"), ("good", "not_reached"), ("lost", "not_reached")];
+    let expected = [
+        ("bad", "uncertified"),
+        ("late", "blocked"),
+        ("later", "blocked"),
+        ("good", "not_reached"),
+        ("lost", "not_reached"),
+    ];
     assert_eq!(by_id(&report), expected.map(|(id, finding)| (id.to_owned(), finding.to_owned())));
 }
 
 #[test]
 fn what_came_to_no_verdict_is_undecided_and_nothing_is_certified_by_it() {
     let env = Env::new();
-    env.write("ledger.json", json!({"steps": [{"id": "a", "check": "sleep 600", "status": "passed"}]}).to_string()).commit();
+    env.write(
+        "ledger.json",
+        json!({"steps": [{"id": "a", "check": "sleep 600", "status": "passed"}]}).to_string(),
+    )
+    .commit();
     let report = look(&env, &["ledger.json", "--timeout", "1s", "--write"]).expect(125).json();
     assert_eq!(findings(&report), ["undecided"]);
     assert!(report["steps"][0]["reason"].as_str().unwrap().contains("timed_out"), "{report}");

@@ -22,16 +22,31 @@ fn bad_ledgers_are_refused_with_line_and_column_and_left_alone() {
         (b"{\"steps\": []}".to_vec(), &["has no step to check"]),
         (b"{\"steps\": [3]}".to_vec(), &["bad.json:1:12:", "step 1 is a number, not an object"]),
         (b"{\"steps\": [{\"check\": \"true\"}]}".to_vec(), &["step 1 has no `id`"]),
-        (step("\"check\": [\"true\"], \"attempts\": -1").into(), &["bad.json:2:46:", "`attempts` is -1, not a count"]),
+        (
+            step("\"check\": [\"true\"], \"attempts\": -1").into(),
+            &["bad.json:2:46:", "`attempts` is -1, not a count"],
+        ),
         (step("\"check\": 7").into(), &["bad.json:2:24:", "`check` is a number, not a list of texts"]),
         (step("\"title\": \"no check\"").into(), &["bad.json:2:3:", "`a` has no `check`"]),
         (step("\"check\": []").into(), &["`check` of `a` is an empty list"]),
-        (step("\"check\": [\"true\", \" \"]").into(), &["bad.json:2:33:", "`check` of `a` has an empty command"]),
-        (step("\"check\": \"true\", \"touches\": [\"../x\"]").into(), &["bad.json:2:44:", "leads out of the tree"]),
-        (step("\"check\": \"true\", \"depends_on\": [\"b\"]").into(), &["bad.json:2:47:", "`a` depends on `b`, and there is no such step"]),
+        (
+            step("\"check\": [\"true\", \" \"]").into(),
+            &["bad.json:2:33:", "`check` of `a` has an empty command"],
+        ),
+        (
+            step("\"check\": \"true\", \"touches\": [\"../x\"]").into(),
+            &["bad.json:2:44:", "leads out of the tree"],
+        ),
+        (
+            step("\"check\": \"true\", \"depends_on\": [\"b\"]").into(),
+            &["bad.json:2:47:", "`a` depends on `b`, and there is no such step"],
+        ),
         (step("\"check\": \"true\", \"depends_on\": [\"a\"]").into(), &["in a ring: `a` on `a`"]),
         (step("\"check\": \"true\", \"rollback_to\": \"z\"").into(), &["`a` rolls back to `z`"]),
-        (step("\"check\": \"true\"}, {\"id\": \"a\", \"check\": \"true\"").into(), &["id `a` is there twice"]),
+        (
+            step("\"check\": \"true\"}, {\"id\": \"a\", \"check\": \"true\"").into(),
+            &["id `a` is there twice"],
+        ),
         (step("\"check\": \"true\", \"evidence\": {\"commands\": [{}]}").into(), &["has no `cmd`"]),
     ];
     for (text, parts) in cases {
@@ -61,20 +76,46 @@ fn a_clone_alone_knows_its_steps_from_its_commits() {
     // As `git commit` writes it with an `-m` for each trailer, which git itself does not take for trailers.
     done(&env, 1);
     env.git(&["add", "-A"]);
-    env.git(&["commit", "-qm", "s01: first", "-m", "Agent-Run: r-1", "-m", "Agent-Step: s01", "-m",
-        "Agent-Check: test -f d1/a exit=0 secs=0.1", "-m", "Agent-Plan-Version: 3"]);
+    env.git(&[
+        "commit",
+        "-qm",
+        "s01: first",
+        "-m",
+        "Agent-Run: r-1",
+        "-m",
+        "Agent-Step: s01",
+        "-m",
+        "Agent-Check: test -f d1/a exit=0 secs=0.1",
+        "-m",
+        "Agent-Plan-Version: 3",
+    ]);
     done(&env, 3);
     env.git(&["add", "-A"]);
     // A squash of two, one of which claims what the tree does not hold.
-    env.git(&["commit", "-qm", "squashed\n\n* s03: third\n\nAgent-Step: s03\nAgent-Check: test -f d3/a exit=0 secs=0.1\n\n\
-        * s04: fourth\n\nAgent-Step: s04\nAgent-Check: test -f d4/a exit=0 secs=0.1\nAgent-Check:"]);
+    env.git(&[
+        "commit",
+        "-qm",
+        "squashed\n\n* s03: third\n\nAgent-Step: s03\nAgent-Check: test -f d3/a exit=0 secs=0.1\n\n\
+        * s04: fourth\n\nAgent-Step: s04\nAgent-Check: test -f d4/a exit=0 secs=0.1\nAgent-Check:",
+    ]);
     let clone = env.path("home").join("clone");
     env.git(&["clone", "-q", ".", clone.to_str().unwrap()]);
     std::fs::write(clone.join("d3/b"), "half\n").unwrap();
-    let report = env.checkrun(&["-C", clone.to_str().unwrap(), "--format", "json", "reconcile", "--from-history", "HEAD"]);
+    let report = env.checkrun(&[
+        "-C",
+        clone.to_str().unwrap(),
+        "--format",
+        "json",
+        "reconcile",
+        "--from-history",
+        "HEAD",
+    ]);
     let report = report.expect(1).json();
     assert_eq!(findings(&report), ["certified", "certified", "uncertified"]);
-    assert_eq!((&report["first_uncertified"], &report["steps"][0]["title"]), (&json!("s04"), &json!("first")));
+    assert_eq!(
+        (&report["first_uncertified"], &report["steps"][0]["title"]),
+        (&json!("s04"), &json!("first"))
+    );
     assert_eq!((&report["format"], &report["ledger"]), (&json!("history"), &Value::Null));
     let notes = report["notes"].to_string();
     for part in ["no commit claims `s02`", "names no command"] {

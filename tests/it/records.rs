@@ -69,9 +69,15 @@ fn death_by_a_signal_is_told_as_such() {
     let env = Env::new();
     env.commit();
     let own = env.sh("kill -9 $$").expect(137).json();
-    assert_eq!((own["outcome"].clone(), own["signal"].clone(), own["exit"].clone()), ("failed".into(), 9.into(), ().into()));
+    assert_eq!(
+        (own["outcome"].clone(), own["signal"].clone(), own["exit"].clone()),
+        ("failed".into(), 9.into(), ().into())
+    );
     let mapped = env.sh("sh -c 'kill -9 $$'; exit $?").expect(137).json();
-    assert_eq!((mapped["outcome"].clone(), mapped["signal"].clone(), mapped["exit"].clone()), ("failed".into(), ().into(), 137.into()));
+    assert_eq!(
+        (mapped["outcome"].clone(), mapped["signal"].clone(), mapped["exit"].clone()),
+        ("failed".into(), ().into(), 137.into())
+    );
     let abort = env.python(&["--format", "json"], "import os; os.abort()").expect(134).json();
     assert_eq!(abort["signal"], 6);
     assert_eq!(env.sh("kill -9 $$").expect(137).json()["cache"], "hit");
@@ -103,7 +109,10 @@ fn a_lack_of_room_is_no_failure_and_leaves_an_earlier_pass_alone() {
     }
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["out_of_memory", "passed"]);
     let answer = check(&[]).expect(0).json();
-    assert_eq!((answer["cache"].clone(), answer["outcome"].clone(), answer["flaky"].clone()), ("hit".into(), "passed".into(), ().into()));
+    assert_eq!(
+        (answer["cache"].clone(), answer["outcome"].clone(), answer["flaky"].clone()),
+        ("hit".into(), "passed".into(), ().into())
+    );
 }
 
 // arxanas/git-branchless: a command that was not found is replayed for ever.
@@ -118,12 +127,20 @@ fn what_is_history_never_answers() {
         (&["--timeout", "300ms", "--", "sleep", "60"], "timed_out", 124),
         (&["--output-limit", "10KiB", "--", "yes"], "output_limit", 137),
         (&["--disk", "1MiB", "--", "sh", "-c", "head -c 5M /dev/zero >f"], "disk_full", 1),
-        (&["--pids", "4", "--", "sh", "-c", "for i in 1 2 3 4 5 6; do sleep 1 & done; wait"], "pids_limit", 2),
+        (
+            &["--pids", "4", "--", "sh", "-c", "for i in 1 2 3 4 5 6; do sleep 1 & done; wait"],
+            "pids_limit",
+            2,
+        ),
     ];
     for (args, outcome, status) in cases {
         for round in 1..=2 {
             let answer = env.checkrun(&[&["--format", "json"], args].concat()).expect(status).json();
-            assert_eq!((answer["outcome"].clone(), answer["cache"].clone()), (outcome.into(), "miss".into()), "{args:?}");
+            assert_eq!(
+                (answer["outcome"].clone(), answer["cache"].clone()),
+                (outcome.into(), "miss".into()),
+                "{args:?}"
+            );
             let records = env.logged().into_iter().filter(|record| record["outcome"] == outcome).count();
             assert!(records >= round, "{args:?}");
         }
@@ -142,14 +159,21 @@ fn a_record_answers_without_its_log() {
         drop(env.checkrun(&args).expect(4));
         std::fs::remove_dir_all(env.path("cache/logs")).unwrap();
         let hit = env.checkrun(&args).expect(4);
-        assert!(hit.err().contains("(cached, exact)") && hit.err().contains("output is gone"), "{}", hit.err());
+        assert!(
+            hit.err().contains("(cached, exact)") && hit.err().contains("output is gone"),
+            "{}",
+            hit.err()
+        );
         assert_eq!(hit.out(), "out\nerr\n");
         let shown = env.checkrun(&["show", "1"]).expect(0);
         assert!(shown.out().ends_with("out\nerr\n"), "{}", shown.out());
-        drop(env.checkrun(&["show", "1", "--log"]).refused(&["the whole output of record 1 is gone", "hint:"]));
+        drop(
+            env.checkrun(&["show", "1", "--log"]).refused(&["the whole output of record 1 is gone", "hint:"]),
+        );
         // A damaged one is no better than none.
         drop(env.checkrun(&["--refresh", "--", "sh", "-c", "echo more; echo and more"]).expect(0));
-        for (path, ..) in env.listing(&env.path("cache/logs")).into_iter().filter(|(path, ..)| path.is_file()) {
+        for (path, ..) in env.listing(&env.path("cache/logs")).into_iter().filter(|(path, ..)| path.is_file())
+        {
             std::fs::write(path, "rubbish").unwrap();
         }
         let hit = env.checkrun(&["--", "sh", "-c", "echo more; echo and more"]).expect(0);
@@ -172,9 +196,14 @@ fn a_torn_database_is_a_miss_that_heals() {
         assert_eq!(run.out(), "verdict\n", "cut at {cut}");
         assert!(run.err().contains("(ran)") || run.err().contains("(cached"), "cut at {cut}: {}", run.err());
         let again = env.checkrun(&args).expect(3);
-        assert!(again.err().contains("(cached, exact)") && !again.err().contains("warning"), "cut at {cut}: {}", again.err());
+        assert!(
+            again.err().contains("(cached, exact)") && !again.err().contains("warning"),
+            "cut at {cut}: {}",
+            again.err()
+        );
     }
-    std::fs::write(env.database(), "not a database, but long enough to look like something".repeat(200)).unwrap();
+    std::fs::write(env.database(), "not a database, but long enough to look like something".repeat(200))
+        .unwrap();
     assert!(env.checkrun(&args).expect(3).err().contains("warning"));
     assert!(!env.checkrun(&args).expect(3).err().contains("warning"));
 }
@@ -197,10 +226,18 @@ fn a_forged_record_is_not_believed() {
     for forgery in forgeries {
         env.sql(forgery);
         let run = env.checkrun(&args).expect(1);
-        assert_eq!((run.json()["cache"].clone(), run.json()["key"].clone()), ("miss".into(), first["key"].clone()), "{forgery}");
+        assert_eq!(
+            (run.json()["cache"].clone(), run.json()["key"].clone()),
+            ("miss".into(), first["key"].clone()),
+            "{forgery}"
+        );
         assert!(run.err().contains("warning"), "{forgery}: {}", run.err());
         let healed = env.checkrun(&args).expect(1);
-        assert_eq!((healed.json()["cache"].clone(), healed.err()), ("hit".into(), String::new()), "{forgery}");
+        assert_eq!(
+            (healed.json()["cache"].clone(), healed.err()),
+            ("hit".into(), String::new()),
+            "{forgery}"
+        );
     }
     // A record of one key put under another.
     drop(env.checkrun(&["--", "sh", "-c", "exit 0"]).expect(0));
@@ -224,7 +261,9 @@ fn the_check_cannot_see_the_store() {
             assert!(place.exists());
             drop(env.sh(&format!("test ! -e {}", place.display())).expect(0));
         }
-        let found = env.sh("find / \\( -path /usr -o -path /proc \\) -prune -o -name checkrun.db -print 2>/dev/null").json();
+        let found = env
+            .sh("find / \\( -path /usr -o -path /proc \\) -prune -o -name checkrun.db -print 2>/dev/null")
+            .json();
         assert_eq!(found["tail"], "");
     }
 }

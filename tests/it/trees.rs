@@ -45,13 +45,15 @@ fn every_way_to_name_a_revision_leads_to_its_tree() {
     ] {
         let answer = printed(&env, &["--tree", revision]);
         assert_eq!(answer["tail"], text, "{revision}");
-        let peeled = if revision.contains(':') { revision.to_owned() } else { format!("{revision}^{{tree}}") };
+        let peeled =
+            if revision.contains(':') { revision.to_owned() } else { format!("{revision}^{{tree}}") };
         assert_eq!(answer["tree"], env.git(&["rev-parse", &peeled]).as_str(), "{revision}");
         assert_eq!(answer["commit"], commit.map_or(Value::Null, |id| id.as_str().into()), "{revision}");
         assert_eq!(answer["dirty"], false, "{revision}");
     }
     // All names of one tree are one check.
-    let hits = ["light", "HEAD~1", &tree].map(|revision| printed(&env, &["--tree", revision])["cache"].clone());
+    let hits =
+        ["light", "HEAD~1", &tree].map(|revision| printed(&env, &["--tree", revision])["cache"].clone());
     assert_eq!(hits, ["hit", "hit", "hit"].map(Value::from));
 }
 
@@ -78,7 +80,10 @@ fn the_working_tree_is_what_git_would_commit_and_each_edit_is_another_tree() {
         // Committed, it is the same tree and is answered.
         env.commit();
         let committed = env.sh("grep -q fixed f").expect(0).json();
-        assert_eq!((committed["cache"].clone(), committed["tree"].clone()), ("hit".into(), fixed["tree"].clone()));
+        assert_eq!(
+            (committed["cache"].clone(), committed["tree"].clone()),
+            ("hit".into(), fixed["tree"].clone())
+        );
         assert_eq!(committed["tree"], env.git(&["rev-parse", "HEAD^{tree}"]).as_str());
         assert_eq!(committed["commit"], env.git(&["rev-parse", "HEAD"]).as_str());
         assert_eq!(committed["dirty"], false);
@@ -128,7 +133,10 @@ fn c_and_cwd_say_where_from_and_where_in() {
     assert_eq!(from_home(&["-C", "../repo"]), "/src\nroot\n");
     // Started further down it is still the whole tree, from its root.
     assert_eq!(from_home(&["-C", "../repo/sub"]), "/src\nroot\n");
-    assert_eq!(from_home(&["-C", env.repo("").to_str().unwrap(), "--cwd", "sub/dir"]), "/src/sub/dir\ndeep\n");
+    assert_eq!(
+        from_home(&["-C", env.repo("").to_str().unwrap(), "--cwd", "sub/dir"]),
+        "/src/sub/dir\ndeep\n"
+    );
     assert_eq!(printed(&env, &["--cwd", "sub/dir"])["cwd"], "sub/dir");
     assert_eq!(printed(&env, &["--cwd", "./sub/../sub/dir/"])["cache"], "hit");
     assert_eq!(printed(&env, &["--cwd", "."])["cwd"], ".");
@@ -142,7 +150,8 @@ fn leftovers_and_ignored_files_are_not_there() {
         let env = Env::of(who);
         env.write(".gitignore", "*.pyc\n.env\nout/\n").write("x.py", "pass\n").commit();
         env.write(".env", "KEY=1\n").write("y.pyc", "stale").write("out/lib", "built");
-        let bare = "test ! -e .env && test ! -e y.pyc && test ! -e out && test ! -e made && test ! -e /tmp/made";
+        let bare =
+            "test ! -e .env && test ! -e y.pyc && test ! -e out && test ! -e made && test ! -e /tmp/made";
         drop(env.sh(&format!("{bare} && test ! -e ~/made")).expect(0));
         // What one run leaves, another one of the same tree does not find.
         let leave = format!("{bare} && mkdir out && touch y.pyc made /tmp/made ~/made /dev/shm/made");
@@ -166,7 +175,10 @@ fn a_check_that_rewrites_its_tree_changes_nothing_but_its_own_view() {
             let options: &[&str] = if cache == "miss" { &[] } else { &["--refresh"] };
             let args = [&["--format", "json"], options, &["--", "sh", "-c", rewrite]].concat();
             let answer = env.checkrun(&args).expect(0).json();
-            assert_eq!((answer["cache"].clone(), answer["tail"].clone()), (cache.into(), "original\nchanged\n".into()));
+            assert_eq!(
+                (answer["cache"].clone(), answer["tail"].clone()),
+                (cache.into(), "original\nchanged\n".into())
+            );
         }
         let after = env.sh("cat f sub/g; ls; stat -c %a .").expect(0).json();
         assert_eq!(after["tail"], "original\ng\nf\nsub\n755\n");
@@ -179,7 +191,10 @@ fn a_check_that_rewrites_its_tree_changes_nothing_but_its_own_view() {
 #[test]
 fn no_hook_no_filter_and_no_monitor_is_run() {
     let env = Env::new();
-    env.write("f", "raw\n").write(".gitattributes", "* filter=evil text eol=crlf ident\n").write("i", "$Id$\n").commit();
+    env.write("f", "raw\n")
+        .write(".gitattributes", "* filter=evil text eol=crlf ident\n")
+        .write("i", "$Id$\n")
+        .commit();
     let canary = env.path("home/canary");
     let touch = format!("sh -c 'touch {}; cat'", canary.display());
     for (name, value) in [
@@ -194,7 +209,9 @@ fn no_hook_no_filter_and_no_monitor_is_run() {
         env.git(&["config", name, value]);
     }
     std::fs::create_dir(env.path("home/hooks")).unwrap();
-    for hook in ["post-checkout", "post-index-change", "pre-commit", "fsmonitor-watchman", "reference-transaction"] {
+    for hook in
+        ["post-checkout", "post-index-change", "pre-commit", "fsmonitor-watchman", "reference-transaction"]
+    {
         for folder in [env.path("home/hooks"), env.repo(".git/hooks")] {
             std::fs::create_dir_all(&folder).unwrap();
             std::fs::write(folder.join(hook), format!("#!/bin/sh\ntouch {}\n", canary.display())).unwrap();
@@ -214,11 +231,19 @@ fn no_hook_no_filter_and_no_monitor_is_run() {
 fn links_stay_links_lead_nowhere_else_and_modes_are_those_of_git() {
     for who in EVERYBODY {
         let env = Env::of(who);
-        env.write("dir/file", "x\n").write("run.sh", "#!/bin/sh\necho ran\n").executable("run.sh").write("data", "d");
+        env.write("dir/file", "x\n")
+            .write("run.sh", "#!/bin/sh\necho ran\n")
+            .executable("run.sh")
+            .write("data", "d");
         let secret = env.path("home/secret");
         std::fs::write(&secret, "the host's\n").unwrap();
         let up = format!("../../../../../../../../../..{}", secret.display());
-        let links = [("to-dir", "dir"), ("dangling", "no/where"), ("absolute", secret.to_str().unwrap()), ("up", &up)];
+        let links = [
+            ("to-dir", "dir"),
+            ("dangling", "no/where"),
+            ("absolute", secret.to_str().unwrap()),
+            ("up", &up),
+        ];
         for (name, target) in links {
             symlink(target, env.repo(name)).unwrap();
         }
@@ -249,7 +274,14 @@ fn a_linked_worktree_is_its_own_and_every_answer_names_its_tree() {
     let linked = check("home/linked", &args).expect(0);
     let tree = env.git(&["rev-parse", "HEAD^{tree}"]);
     assert!(linked.err().contains(&format!("tree {}", &tree[..12])), "{}", linked.err());
-    assert_eq!(check("home/linked", &["--format", "json", "--", "grep", "-q", "good", "f"]).expect(0).json()["tree"], tree.as_str());
+    assert_eq!(
+        check("home/linked", &["--format", "json", "--", "grep", "-q", "good", "f"]).expect(0).json()["tree"],
+        tree.as_str()
+    );
     let main = check("repo", &args).expect(1);
-    assert!(main.err().contains("failed, exit 1 (ran)") && !main.err().contains(&tree[..12]), "{}", main.err());
+    assert!(
+        main.err().contains("failed, exit 1 (ran)") && !main.err().contains(&tree[..12]),
+        "{}",
+        main.err()
+    );
 }

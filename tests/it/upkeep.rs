@@ -6,7 +6,11 @@ use serde_json::{Value, json};
 
 /// The lines of a listing in JSON.
 fn objects(output: &Output) -> Vec<Value> {
-    output.out().lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
+    output
+        .out()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect()
 }
 
 #[test]
@@ -22,20 +26,34 @@ fn records_are_listed_and_shown() {
         assert_eq!(rows.iter().map(|row| row["id"].clone()).collect::<Vec<_>>(), [2, 1], "newest first");
         let fields: Vec<&String> = rows[0].as_object().unwrap().keys().collect();
         assert_eq!(fields, ["id", "key", "tree", "commit", "outcome", "exit", "signal", "at", "secs", "cmd"]);
-        assert_eq!((rows[0]["cmd"].clone(), rows[0]["outcome"].clone()), ("grep -q 'x y' f".into(), "failed".into()));
+        assert_eq!(
+            (rows[0]["cmd"].clone(), rows[0]["outcome"].clone()),
+            ("grep -q 'x y' f".into(), "failed".into())
+        );
         assert_eq!((rows[1]["commit"].clone(), rows[1]["exit"].clone()), (commit.into(), 0.into()));
         let of_head = env.checkrun(&["log", "--tree", "HEAD", "--format", "json"]).expect(0);
         assert_eq!(objects(&of_head), rows[1..]);
         let text = env.checkrun(&["log"]).expect(0).out();
-        assert!(text.lines().count() == 2 && text.contains("failed") && text.contains("grep -q 'x y' f"), "{text}");
+        assert!(
+            text.lines().count() == 2 && text.contains("failed") && text.contains("grep -q 'x y' f"),
+            "{text}"
+        );
         let key = rows[1]["key"].as_str().unwrap();
         for name in ["1", key, &key[..12], key.trim_start_matches("b3:")] {
             let shown = env.checkrun(&["show", name, "--format", "json"]).expect(0).json();
-            assert_eq!((shown["key"].clone(), shown["tail"].clone(), shown["guard"].clone()), (key.into(), "x\n".into(), "exact".into()));
+            assert_eq!(
+                (shown["key"].clone(), shown["tail"].clone(), shown["guard"].clone()),
+                (key.into(), "x\n".into(), "exact".into())
+            );
             assert_eq!(env.checkrun(&["show", name, "--log"]).expect(0).out(), "x\n");
         }
         let text = env.checkrun(&["show", "2"]).expect(0).out();
-        for part in ["id       2\n", "command  grep -q 'x y' f\n", "outcome  failed, exit 1\n", "policy   hermetic b3:"] {
+        for part in [
+            "id       2\n",
+            "command  grep -q 'x y' f\n",
+            "outcome  failed, exit 1\n",
+            "policy   hermetic b3:",
+        ] {
             assert!(text.contains(part), "`{part}` is not in:\n{text}");
         }
     }
@@ -47,7 +65,8 @@ fn explain_names_what_differs() {
     let env = Env::new().var("SECRET", "s3cret");
     env.write("f", "x\n").write("sub/g", "g\n").write("gone", "").commit();
     let command = ["--", "cat", "f"];
-    let explain = |options: &[&str]| env.checkrun(&[&["explain"], options, &command].concat()).expect(0).out();
+    let explain =
+        |options: &[&str]| env.checkrun(&[&["explain"], options, &command].concat()).expect(0).out();
     assert!(explain(&[]).starts_with("miss: no record under this key\n"), "{}", explain(&[]));
     assert!(explain(&[]).contains("no earlier record of this command"));
     drop(env.checkrun(&command).expect(0));
@@ -60,7 +79,10 @@ fn explain_names_what_differs() {
     }
     assert!(!text.contains("sub/g"), "{text}");
     let told = env.checkrun(&[&["explain", "--format", "json"], &command[..]].concat()).expect(0).json();
-    assert_eq!((told["hit"].clone(), told["nearest"].clone(), told["paths_total"].clone()), (false.into(), 1.into(), 3.into()));
+    assert_eq!(
+        (told["hit"].clone(), told["nearest"].clone(), told["paths_total"].clone()),
+        (false.into(), 1.into(), 3.into())
+    );
     assert_eq!(told["paths"], json!([["M", "f"], ["D", "gone"], ["A", "new"]]));
     // Other than the tree: the limit, and a variable by its name only.
     let text = explain(&["--tree", "HEAD~1", "--timeout", "77s", "--env", "SECRET"]);
@@ -80,8 +102,13 @@ fn explain_names_what_differs() {
 #[test]
 fn policies_and_runners_say_what_there_is_and_what_it_comes_to() {
     let env = Env::new();
-    let names = |output: Output| objects(&output).iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
-    assert_eq!(names(env.checkrun(&["policies", "--format", "json"]).expect(0)), ["hermetic", "strict", "landlock", "networked"]);
+    let names = |output: Output| {
+        objects(&output).iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        names(env.checkrun(&["policies", "--format", "json"]).expect(0)),
+        ["hermetic", "strict", "landlock", "networked"]
+    );
     assert!(names(env.checkrun(&["runners", "--format", "json"]).expect(0)).contains(&"go".to_owned()));
     assert_eq!(env.checkrun(&["policies"]).expect(0).out().lines().count(), 4);
     env.commit();
@@ -91,10 +118,14 @@ fn policies_and_runners_say_what_there_is_and_what_it_comes_to() {
         assert_eq!(one["expanded"], text.as_str());
         // What is printed is a policy file that means the same.
         std::fs::write(env.path("again.toml"), &text).unwrap();
-        let again = env.checkrun(&["policies", env.path("again.toml").to_str().unwrap(), "--format", "json"]).expect(0).json();
+        let again = env
+            .checkrun(&["policies", env.path("again.toml").to_str().unwrap(), "--format", "json"])
+            .expect(0)
+            .json();
         assert_eq!(again["digest"], one["digest"], "{name}");
     }
-    let digest = env.checkrun(&["policies", "hermetic", "--format", "json"]).expect(0).json()["digest"].clone();
+    let digest =
+        env.checkrun(&["policies", "hermetic", "--format", "json"]).expect(0).json()["digest"].clone();
     assert_eq!(env.sh("true").expect(0).json()["policy"]["digest"], digest);
     assert!(env.checkrun(&["runners", "go"]).expect(0).out().contains("GOPROXY"));
 }
@@ -178,9 +209,31 @@ fn texts_come_from_the_same_definitions_as_the_options() {
     assert!(man.contains(".TH checkrun 1") && man.contains(".SH \"CHECKRUN EXPLAIN\""), "{man}");
     let help = env.checkrun(&["--help"]).expect(0).out();
     for option in [
-        "--tree", "--staged", "--dir", "-C", "--cwd", "--guard", "--policy", "--runner", "--env", "--timeout", "--memory",
-        "--cpus", "--pids", "--disk", "--output-limit", "--require-tests", "--refresh", "--no-cache", "--cached-only",
-        "--format", "--output", "--log", "--quiet", "--verbose", "--show-output",
+        "--tree",
+        "--staged",
+        "--dir",
+        "-C",
+        "--cwd",
+        "--guard",
+        "--policy",
+        "--runner",
+        "--env",
+        "--timeout",
+        "--memory",
+        "--cpus",
+        "--pids",
+        "--disk",
+        "--output-limit",
+        "--require-tests",
+        "--refresh",
+        "--no-cache",
+        "--cached-only",
+        "--format",
+        "--output",
+        "--log",
+        "--quiet",
+        "--verbose",
+        "--show-output",
     ] {
         assert!(help.contains(option), "{option}");
     }

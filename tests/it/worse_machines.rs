@@ -71,9 +71,17 @@ fn with_any_piece_missing_nothing_is_run_unsandboxed() {
         for call in calls {
             let env = Env::of(who);
             let output = worse(&env, &[(call, error, 0)], &["--", "sh", "-c", "echo ran"]);
-            assert_eq!((output.status, output.out().as_str()), (125, ""), "{who:?} call {call}: {}", output.err());
+            assert_eq!(
+                (output.status, output.out().as_str()),
+                (125, ""),
+                "{who:?} call {call}: {}",
+                output.err()
+            );
             assert!(output.err().starts_with("checkrun: error: "), "call {call}: {}", output.err());
-            drop(env.checkrun(&["--cached-only", "--", "sh", "-c", "echo ran"]).refused(&["no earlier result"]));
+            drop(
+                env.checkrun(&["--cached-only", "--", "sh", "-c", "echo ran"])
+                    .refused(&["no earlier result"]),
+            );
         }
     }
 }
@@ -91,8 +99,14 @@ fn at_the_other_level_nothing_is_run_unsandboxed_either() {
     for who in EVERYBODY {
         for call in calls {
             let rules = [(call, libc::ENOSYS, 0)];
-            let output = worse(&Env::of(who), &rules, &["--policy", "landlock", "--", "sh", "-c", "echo ran"]);
-            assert_eq!((output.status, output.out().as_str()), (125, ""), "{who:?} call {call}: {}", output.err());
+            let output =
+                worse(&Env::of(who), &rules, &["--policy", "landlock", "--", "sh", "-c", "echo ran"]);
+            assert_eq!(
+                (output.status, output.out().as_str()),
+                (125, ""),
+                "{who:?} call {call}: {}",
+                output.err()
+            );
         }
     }
 }
@@ -186,7 +200,16 @@ fn every_version_of_landlock_is_used_for_what_it_has() {
         ] {
             for policy in ["hermetic", "landlock"] {
                 let env = Env::of(who).var("LD_PRELOAD", &library).var("FAKE_ABI", abi);
-                let args = ["--format", "json", "--policy", policy, "--", "sh", "-c", "ls /root; echo x > f && cat f"];
+                let args = [
+                    "--format",
+                    "json",
+                    "--policy",
+                    policy,
+                    "--",
+                    "sh",
+                    "-c",
+                    "ls /root; echo x > f && cat f",
+                ];
                 let output = env.checkrun(&args);
                 let Some(lost) = lost else {
                     drop(output.refused(&["landlock ("]));
@@ -197,7 +220,10 @@ fn every_version_of_landlock_is_used_for_what_it_has() {
                 if lost.is_empty() {
                     assert_eq!(state, "enforced", "{abi}");
                 } else {
-                    assert!(state.starts_with(&format!("partial: ABI {abi} lacks ")) && state.contains(lost), "{state}");
+                    assert!(
+                        state.starts_with(&format!("partial: ABI {abi} lacks ")) && state.contains(lost),
+                        "{state}"
+                    );
                 }
             }
         }
@@ -252,7 +278,8 @@ say("terminals", [os.isatty(fd) for fd in (0, 1, 2)])
             assert!(text.contains("typed b'' status 0"), "{who:?} {level:?}\n{text}");
             assert!(text.contains("tty ENXIO"), "{text}");
             assert!(text.contains("terminals [False, False, False]"), "{text}");
-            let pushed: Vec<&str> = text.lines().filter(|line| line.starts_with("push.") || line.starts_with("paste.")).collect();
+            let pushed: Vec<&str> =
+                text.lines().filter(|line| line.starts_with("push.") || line.starts_with("paste.")).collect();
             assert!(pushed.len() == 30 && pushed.iter().all(|line| line.ends_with(" EPERM")), "{text}");
         }
     }

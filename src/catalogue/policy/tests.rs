@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::catalogue::expand;
+use crate::model::policy::ClockMode;
 
 const HERMETIC: &str = include_str!("../../../policies/hermetic.toml");
 
@@ -23,11 +24,13 @@ fn built_in_policies_read_back_what_they_expand_to() {
 #[test]
 fn a_changed_policy_expands_to_text_that_reads_back() {
     let mut named = policy("strict", None).unwrap();
-    named.policy.clock = Clock::Host;
     named.policy.layers.insert(Layer::Time, Need::Off);
-    let text = expand(&named.policy, &named.reasons);
-    let again = parse("strict", Source { file: "expanded", text: &text }, "built-in").unwrap();
-    assert_eq!(again.policy, named.policy, "{text}");
+    for clock in [Clock::Host, Clock::Commit { mode: ClockMode::Frozen }] {
+        named.policy.clock = clock;
+        let text = expand(&named.policy, &named.reasons);
+        let again = parse("strict", Source { file: "expanded", text: &text }, "built-in").unwrap();
+        assert_eq!(again.policy, named.policy, "{text}");
+    }
 }
 
 #[test]
@@ -67,6 +70,8 @@ fn what_is_wrong_is_said_with_its_place() {
         ("level = \"full\"", "level = \"ful\"", "key `level`: `ful` is not known here; did you mean `full`?"),
         ("mode = \"loopback\"", "mode = \"host\"", "key `network.why`: is missing"),
         ("mode = \"ticking\"", "mode = \"host\"", "key `clock.why`: is missing"),
+        ("start = \"2026-01-01T00:00:00Z\"", "", "key `clock.start`: is missing; it is an instant"),
+        ("start = \"2026", "start = \"1026", "key `clock.start`: `1026-01-01T00:00:00Z` lies outside"),
         ("start = \"2026-01-01T00:00:00Z\"", "start = 2026-01-01T00:00:00Z", "not the date"),
         ("view = \"none\"", "view = \"synthetic\"", "key `git.why`: is missing"),
         ("need = \"off\"\nwhy = ", "need = \"off\"\n# ", "key `layers.cpus.why`: is missing"),

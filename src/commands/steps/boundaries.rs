@@ -126,12 +126,17 @@ impl<'a> Boundaries<'a> {
 
     /// The state that a step was certified in, if it is known: a commit's before evidence's, since a commit is the tree
     /// that was checked. `plan_version` is the ledger's.
-    pub(in crate::commands) fn of(&mut self, step: &Step, ledger: &Ledger) -> Result<Option<Boundary>, Failure> {
+    pub(in crate::commands) fn of(
+        &mut self,
+        step: &Step,
+        ledger: &Ledger,
+    ) -> Result<Option<Boundary>, Failure> {
         let plan_version = ledger.plan_version.as_deref();
         let skeleton = self.history()?;
         let claimed = skeleton.ledger.step(&step.id).is_some_and(|claim| {
             let version = claim.evidence.as_ref().and_then(|evidence| evidence.plan_version.as_deref());
-            claim.evidence.is_some() && (version.is_none() || plan_version.is_none() || version == plan_version)
+            claim.evidence.is_some()
+                && (version.is_none() || plan_version.is_none() || version == plan_version)
         });
         let commit = skeleton.commits.get(&step.id).map(|commit| commit.tree.hex());
         if let Some(tree) = commit.filter(|_| claimed)

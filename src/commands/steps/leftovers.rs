@@ -77,7 +77,9 @@ impl Boundaries<'_> {
         let Some(commit) = self.history()?.commits.get(step).cloned() else { return Ok(Vec::new()) };
         let Some(after) = self.tree(&commit.tree.hex())? else { return Ok(Vec::new()) };
         let before = match commit.parents.first() {
-            Some(parent) => self.tree(&parent.hex())?.map(|tree| tree.leaves()).transpose()?.unwrap_or_default(),
+            Some(parent) => {
+                self.tree(&parent.hex())?.map(|tree| tree.leaves()).transpose()?.unwrap_or_default()
+            }
             None => Default::default(),
         };
         let literal = |path: &[u8]| -> Option<Pattern> {
@@ -88,6 +90,9 @@ impl Boundaries<'_> {
                 .collect();
             Pattern::parse(&text).ok()
         };
-        Ok(tree::changes(&before, &after.leaves()?).iter().filter_map(|changed| literal(&changed.path)).collect())
+        Ok(tree::changes(&before, &after.leaves()?)
+            .iter()
+            .filter_map(|changed| literal(&changed.path))
+            .collect())
     }
 }

@@ -20,7 +20,7 @@ use crate::ledger::{Ran, Step, any_covers};
 use crate::model::event::{Event, Sink};
 use crate::model::evidence::{CacheUse, Evidence, Tally};
 use crate::model::outcome::Outcome;
-use crate::pipeline::{self, Answered, Caching, Bearings, PipelineError, Prepared, Surroundings, Wish};
+use crate::pipeline::{self, Answered, Bearings, Caching, PipelineError, Prepared, Surroundings, Wish};
 use crate::tree::Snapshot;
 use std::path::Path;
 
@@ -81,7 +81,12 @@ impl Checked {
     /// As a ledger has it.
     pub(super) fn ran(&self) -> Ran {
         let evidence = &self.evidence;
-        let status = pipeline::exit_status(evidence.outcome, evidence.exit, evidence.signal, evidence.reason.as_deref());
+        let status = pipeline::exit_status(
+            evidence.outcome,
+            evidence.exit,
+            evidence.signal,
+            evidence.reason.as_deref(),
+        );
         Ran {
             cmd: self.cmd.clone(),
             exit: i64::from(status),
@@ -136,7 +141,12 @@ impl<'a> Bench<'a> {
     }
 
     /// Runs or answers the commands of a step up to the first that does not pass.
-    pub(super) fn check(&mut self, step: &Step, plan_version: Option<&str>, sink: &mut dyn Sink) -> Result<Finding, Failure> {
+    pub(super) fn check(
+        &mut self,
+        step: &Step,
+        plan_version: Option<&str>,
+        sink: &mut dyn Sink,
+    ) -> Result<Finding, Failure> {
         let mut finding = Finding::without_check(Status::Certified, None);
         if step.check.is_empty() {
             finding.status = Status::Undecided;
@@ -165,14 +175,18 @@ impl<'a> Bench<'a> {
             finding.checks.push(checked);
             finding.status = match outcome {
                 _ if tally.is_flaky() => {
-                    finding.reason = Some(format!("`{cmd}` passed {} times and failed {} on this very tree", tally.passed, tally.failed));
+                    finding.reason = Some(format!(
+                        "`{cmd}` passed {} times and failed {} on this very tree",
+                        tally.passed, tally.failed
+                    ));
                     Status::Flaky
                 }
                 Outcome::Passed => continue,
                 Outcome::Failed => Status::Uncertified,
                 other => {
                     let why = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
-                    finding.reason = Some(format!("`{cmd}` ended as `{}`{why}, which decides nothing", other.name()));
+                    finding.reason =
+                        Some(format!("`{cmd}` ended as `{}`{why}, which decides nothing", other.name()));
                     Status::Undecided
                 }
             };
@@ -181,7 +195,12 @@ impl<'a> Bench<'a> {
         Ok(finding)
     }
 
-    fn command(&mut self, cmd: &str, since: Option<&Snapshot>, sink: &mut dyn Sink) -> Result<Checked, PipelineError> {
+    fn command(
+        &mut self,
+        cmd: &str,
+        since: Option<&Snapshot>,
+        sink: &mut dyn Sink,
+    ) -> Result<Checked, PipelineError> {
         self.wish.argv = argv(cmd);
         let prepared = pipeline::prepare_on(&self.wish, self.snapshot.clone(), &mut self.bearings)?;
         if let Some(before) = since
@@ -204,7 +223,11 @@ impl<'a> Bench<'a> {
 
     /// A pass on record for the same command on the tree `before`, where nothing answers for the tree itself. The
     /// ledger only says which tree to compare with; that it passed there is not taken from it.
-    fn since(&mut self, before: &Snapshot, now: &Prepared) -> Result<Option<(Evidence, Tally)>, PipelineError> {
+    fn since(
+        &mut self,
+        before: &Snapshot,
+        now: &Prepared,
+    ) -> Result<Option<(Evidence, Tally)>, PipelineError> {
         let found = pipeline::on_record(now, self.around)?;
         if matches!(pipeline::judge(&found, Caching::Use, now), Lookup::Hit(_)) || found.tally.is_flaky() {
             return Ok(None);
@@ -231,7 +254,9 @@ impl<'a> Bench<'a> {
             notes.push(format!("its evidence is void: {why}"));
             return Ok(None);
         }
-        let Some(tree) = step.evidence.as_ref().and_then(|evidence| evidence.tree.as_deref()) else { return Ok(None) };
+        let Some(tree) = step.evidence.as_ref().and_then(|evidence| evidence.tree.as_deref()) else {
+            return Ok(None);
+        };
         if self.request.guard != Some(StepGuard::Touches) {
             return Ok(None);
         }
@@ -240,7 +265,9 @@ impl<'a> Bench<'a> {
             return Ok(None);
         };
         let Some(before) = self.boundaries.tree(tree)? else {
-            notes.push(format!("the tree of its evidence, {tree}, is not in this repository; it counts as none"));
+            notes.push(format!(
+                "the tree of its evidence, {tree}, is not in this repository; it counts as none"
+            ));
             return Ok(None);
         };
         let own = |snapshot: &Snapshot| -> Result<Vec<_>, Failure> {

@@ -58,7 +58,11 @@ pub(in crate::commands) fn skeleton(history: &History) -> Skeleton {
         let claims = building.claims.remove(&id).unwrap_or_default();
         if claims.len() > 1 {
             let ids: Vec<String> = claims.iter().map(|(_, commit)| commit.id.short()).collect();
-            building.note(format!("`{id}` is claimed by {} commits ({}); the newest counts", ids.len(), ids.join(", ")));
+            building.note(format!(
+                "`{id}` is claimed by {} commits ({}); the newest counts",
+                ids.len(),
+                ids.join(", ")
+            ));
         }
         let Some((claim, commit)) = claims.last() else { continue };
         let by = taken_back.get(&commit.id);
@@ -69,7 +73,8 @@ pub(in crate::commands) fn skeleton(history: &History) -> Skeleton {
         }
         steps.push(step(claim, commit, place, by.is_some()));
     }
-    let ledger = Ledger { shape: Shape::History, task: String::new(), plan_version, run, steps, proposed: Vec::new() };
+    let ledger =
+        Ledger { shape: Shape::History, task: String::new(), plan_version, run, steps, proposed: Vec::new() };
     Skeleton { ledger, commits, notes: building.notes }
 }
 
@@ -151,7 +156,9 @@ fn taken_back(history: &History) -> BTreeMap<ObjectId, ObjectId> {
     let mut reverts: BTreeMap<ObjectId, Vec<ObjectId>> = BTreeMap::new();
     for commit in history.commits.iter().rev() {
         for named in reverted(&commit.message) {
-            let Some(of) = history.commits.iter().find(|other| other.id.hex().starts_with(&named)) else { continue };
+            let Some(of) = history.commits.iter().find(|other| other.id.hex().starts_with(&named)) else {
+                continue;
+            };
             match reverts.get(&of.id) {
                 Some(restored) => {
                     for id in restored {
@@ -174,7 +181,13 @@ mod tests {
 
     fn commit(number: u8, message: &str) -> Commit {
         let id = ObjectId::new(&[number; 20]);
-        Commit { id: id.clone(), tree: id, parents: Vec::new(), time: i64::from(number), message: message.to_owned() }
+        Commit {
+            id: id.clone(),
+            tree: id,
+            parents: Vec::new(),
+            time: i64::from(number),
+            message: message.to_owned(),
+        }
     }
 
     fn of(commits: &[(u8, &str)]) -> Skeleton {

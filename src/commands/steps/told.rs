@@ -144,17 +144,23 @@ impl<'a> Report<'a> {
 
 fn row<'a>(step: &'a Step, finding: &'a Finding) -> Row<'a> {
     let holds = finding.status == Status::Certified;
-    let past = |failure: &'a PastFailure| Past { signature: &failure.signature, hypothesis: failure.hypothesis.as_deref() };
+    let past = |failure: &'a PastFailure| Past {
+        signature: &failure.signature,
+        hypothesis: failure.hypothesis.as_deref(),
+    };
     Row {
         id: &step.id,
         title: &step.title,
         finding: finding.status.name(),
         recorded: step.status.as_deref(),
-        agrees: (finding.status != Status::NotReached && step.status.is_some()).then(|| step.claims_done() == holds),
+        agrees: (finding.status != Status::NotReached && step.status.is_some())
+            .then(|| step.claims_done() == holds),
         reason: finding.reason.clone(),
         checks: finding.checks.iter().map(check_row).collect(),
         attempts: step.attempts,
-        not_converging: converges_not(&step.failures).filter(|_| !holds).map(|failures| failures.iter().map(past).collect()),
+        not_converging: converges_not(&step.failures)
+            .filter(|_| !holds)
+            .map(|failures| failures.iter().map(past).collect()),
         notes: &finding.notes,
     }
 }
@@ -182,7 +188,10 @@ fn check_row(checked: &Checked) -> CheckRow<'_> {
 
 fn left(leftovers: &Leftovers) -> Left {
     let rows = |changed: &[Changed]| -> Vec<PathRow> {
-        changed.iter().map(|changed| PathRow { change: changed.change.letter(), path: show(&changed.path) }).collect()
+        changed
+            .iter()
+            .map(|changed| PathRow { change: changed.change.letter(), path: show(&changed.path) })
+            .collect()
     };
     Left {
         since_step: leftovers.since.clone(),
@@ -194,19 +203,24 @@ fn left(leftovers: &Leftovers) -> Left {
 
 fn commands(step: &Step, found: Found<'_>) -> Vec<Command> {
     let Some(file) = found.file else { return Vec::new() };
-    let words = |words: &[&str]| shell_words(&words.iter().map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>());
+    let words =
+        |words: &[&str]| shell_words(&words.iter().map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>());
     let mut commands = vec![Command {
         what: "look again when it is done, and write it down",
         cmd: words(&["checkrun", "reconcile", file, "--write"]),
     }];
     let Some(left) = found.leftovers.filter(|left| !left.own.is_empty()) else { return commands };
     // Paths that a shell and UTF-8 can carry; git's own words keep the work before they put anything back.
-    let paths: Vec<&str> = left.own.iter().filter_map(|changed| std::str::from_utf8(&changed.path).ok()).collect();
+    let paths: Vec<&str> =
+        left.own.iter().filter_map(|changed| std::str::from_utf8(&changed.path).ok()).collect();
     if left.since.is_none() && paths.len() == left.own.len() && paths.len() <= PATHS {
         let message = format!("{} partial", step.id);
         let mut stash = vec!["git", "stash", "push", "--include-untracked", "-m", &message, "--"];
         stash.extend(paths);
-        commands.push(Command { what: "keep the partial work in a stash and go back to HEAD", cmd: words(&stash) });
+        commands.push(Command {
+            what: "keep the partial work in a stash and go back to HEAD",
+            cmd: words(&stash),
+        });
     }
     commands
 }
@@ -216,7 +230,9 @@ impl Report<'_> {
     pub(in crate::commands) fn text(&self) -> String {
         let mut text = String::new();
         let task = if self.task.is_empty() { "steps" } else { self.task };
-        let plan = self.plan_version.map_or_else(String::new, |version| format!(", plan version {}", plain(version)));
+        let plan = self
+            .plan_version
+            .map_or_else(String::new, |version| format!(", plan version {}", plain(version)));
         let state = if self.dirty { " (uncommitted)" } else { "" };
         let _ = writeln!(text, "{}{plan}: tree {}{state}\n", plain(task), short(&self.tree));
         self.table(&mut text);
@@ -226,9 +242,16 @@ impl Report<'_> {
             text.push_str("\nall steps are certified\n");
         }
         if let Some(left) = &self.leftovers {
-            let since = left.since_step.as_deref().map_or_else(|| "HEAD".to_owned(), |step| format!("`{step}` was certified"));
+            let since = left
+                .since_step
+                .as_deref()
+                .map_or_else(|| "HEAD".to_owned(), |step| format!("`{step}` was certified"));
             let id = self.first_uncertified.unwrap_or_default();
-            paths(&format!("changed since {since}, under the touches of `{id}`"), &left.under_touches, &mut text);
+            paths(
+                &format!("changed since {since}, under the touches of `{id}`"),
+                &left.under_touches,
+                &mut text,
+            );
             paths(&format!("changed since {since}, strangers to it"), &left.strangers, &mut text);
         }
         for command in &self.commands {
@@ -248,7 +271,11 @@ impl Report<'_> {
             let secs: f64 = row.checks.iter().map(|check| check.secs).sum();
             let secs = if row.checks.is_empty() { String::new() } else { format!("{secs:.2}s") };
             let finding = row.finding.replace('_', " ");
-            let mut line = format!("  {:id_width$}  {finding:<11}  {known:<28}  {secs:>8}  {}", row.id, plain(row.title));
+            let mut line = format!(
+                "  {:id_width$}  {finding:<11}  {known:<28}  {secs:>8}  {}",
+                row.id,
+                plain(row.title)
+            );
             if row.agrees == Some(false) {
                 let _ = write!(line, "  [recorded: {}]", plain(row.recorded.unwrap_or_default()));
             }
@@ -289,7 +316,12 @@ fn first(row: &Row<'_>, text: &mut String) {
         }
     }
     if let Some(past) = &row.not_converging {
-        let _ = writeln!(text, "  not converging: the last {} attempts failed alike ({})", past.len(), plain(past[0].signature));
+        let _ = writeln!(
+            text,
+            "  not converging: the last {} attempts failed alike ({})",
+            past.len(),
+            plain(past[0].signature)
+        );
         for hypothesis in past.iter().filter_map(|past| past.hypothesis) {
             let _ = writeln!(text, "    thought: {}", plain(hypothesis));
         }
@@ -315,5 +347,8 @@ fn short(tree: &str) -> &str {
 
 /// A text without line breaks and other control characters, so that it cannot pass for a line of ours.
 fn plain(text: &str) -> String {
-    text.trim_end().chars().map(|letter| if letter.is_control() && letter != '\t' { ' ' } else { letter }).collect()
+    text.trim_end()
+        .chars()
+        .map(|letter| if letter.is_control() && letter != '\t' { ' ' } else { letter })
+        .collect()
 }

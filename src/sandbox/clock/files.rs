@@ -96,7 +96,12 @@ impl FileTimes {
     }
 
     /// The path, from the supervisor's /proc or the root, that names what a call is about, and its flags.
-    fn subject(&self, call: &Notification, proc: BorrowedFd<'_>, at: (i32, u64, i32)) -> Option<(CString, i32)> {
+    fn subject(
+        &self,
+        call: &Notification,
+        proc: BorrowedFd<'_>,
+        at: (i32, u64, i32),
+    ) -> Option<(CString, i32)> {
         let (folder, path, flags) = at;
         if self.is_stranger(call, proc) {
             return None;
@@ -110,7 +115,11 @@ impl FileTimes {
         if path.is_empty() {
             // The descriptor itself: its entry in /proc is a link, which is followed.
             let followed = flags & !(libc::AT_EMPTY_PATH | libc::AT_SYMLINK_NOFOLLOW);
-            return if flags & libc::AT_EMPTY_PATH == 0 { None } else { Some((CString::new(base).ok()?, followed)) };
+            return if flags & libc::AT_EMPTY_PATH == 0 {
+                None
+            } else {
+                Some((CString::new(base).ok()?, followed))
+            };
         }
         if path.first() == Some(&b'/') {
             // Links below these lead to whoever looks.
@@ -121,7 +130,13 @@ impl FileTimes {
         if whole.len() < PATH_MAX { Some((CString::new(whole).ok()?, flags)) } else { None }
     }
 
-    fn stat(&self, call: &Notification, proc: BorrowedFd<'_>, at: (i32, u64, i32), to: u64) -> Option<Verdict> {
+    fn stat(
+        &self,
+        call: &Notification,
+        proc: BorrowedFd<'_>,
+        at: (i32, u64, i32),
+        to: u64,
+    ) -> Option<Verdict> {
         let (path, flags) = self.subject(call, proc, at)?;
         let mut bytes = sys::stat_bytes(proc, &path, flags).ok()?;
         // struct stat on x86-64: st_dev first, then atime, mtime, ctime at 72, 88, 104 (asm/stat.h).
@@ -134,7 +149,13 @@ impl FileTimes {
         Some(told(call, to, &bytes))
     }
 
-    fn statx(&self, call: &Notification, proc: BorrowedFd<'_>, at: (i32, u64, i32), what: (u32, u64)) -> Option<Verdict> {
+    fn statx(
+        &self,
+        call: &Notification,
+        proc: BorrowedFd<'_>,
+        at: (i32, u64, i32),
+        what: (u32, u64),
+    ) -> Option<Verdict> {
         let (path, flags) = self.subject(call, proc, at)?;
         let mut bytes = sys::statx_bytes(proc, &path, flags, what.0).ok()?;
         // struct statx: atime, btime, ctime, mtime at 64, 80, 96, 112; the device's halves at 136 and 140 (statx(2)).
@@ -142,7 +163,8 @@ impl FileTimes {
         let device = rustix::fs::makedev(half(136), half(140));
         for at in [64, 80, 96, 112] {
             let seconds = signed(&bytes, at);
-            let nanoseconds = i64::from(u32::from_ne_bytes(bytes[at + 8..at + 12].try_into().unwrap_or_default()));
+            let nanoseconds =
+                i64::from(u32::from_ne_bytes(bytes[at + 8..at + 12].try_into().unwrap_or_default()));
             let shown = self.show((seconds, nanoseconds), device);
             bytes[at..at + 8].copy_from_slice(&shown.0.to_ne_bytes());
             bytes[at + 8..at + 12].copy_from_slice(&u32::try_from(shown.1).unwrap_or(0).to_ne_bytes());
@@ -169,7 +191,14 @@ impl FileTimes {
 
     /// Sets times that would be mistaken for the kernel's with a mark; `unit` is the length in nanoseconds of the
     /// fraction as given, 0 for utime(2), which has none.
-    fn set(&self, call: &Notification, proc: BorrowedFd<'_>, at: (i32, u64, i32), times: u64, unit: i64) -> Option<Verdict> {
+    fn set(
+        &self,
+        call: &Notification,
+        proc: BorrowedFd<'_>,
+        at: (i32, u64, i32),
+        times: u64,
+        unit: i64,
+    ) -> Option<Verdict> {
         if times == 0 {
             return None;
         }
@@ -209,7 +238,10 @@ fn place_of(pid: u32, proc: BorrowedFd<'_>) -> Option<Vec<u8>> {
     let namespace = rustix::fs::readlinkat(proc, format!("{pid}/ns/mnt"), Vec::new()).ok()?;
     let root = rustix::fs::statat(proc, format!("{pid}/root"), AtFlags::empty()).ok()?;
     let user = rustix::fs::readlinkat(proc, format!("{pid}/ns/user"), Vec::new()).ok()?;
-    Some([namespace.to_bytes(), user.to_bytes(), &root.st_ino.to_ne_bytes(), &root.st_dev.to_ne_bytes()].concat())
+    Some(
+        [namespace.to_bytes(), user.to_bytes(), &root.st_ino.to_ne_bytes(), &root.st_dev.to_ne_bytes()]
+            .concat(),
+    )
 }
 
 fn told(call: &Notification, to: u64, bytes: &[u8]) -> Verdict {

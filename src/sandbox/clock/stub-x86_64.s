@@ -9,34 +9,36 @@ checkrun_stub_start:
 // int clock_gettime(clockid_t edi, struct timespec *rsi)
     cmp edi, 0          // CLOCK_REALTIME
     je 10f
-    cmp edi, 5          // CLOCK_REALTIME_COARSE
-    je 10f
     cmp edi, 11         // CLOCK_TAI
+    je 10f
+    cmp edi, 5          // CLOCK_REALTIME_COARSE
     jne 30f
-10: test rsi, rsi
-    je 30f
-    cmp qword ptr [rip + checkrun_stub_by_syscall], 0
+10: cmp qword ptr [rip + checkrun_stub_by_syscall], 0
     jne 20f
+// The boot clock and a constant: whatever is done to the machine's wall clock, this one runs on, also while it sleeps.
+    mov edi, 7          // CLOCK_BOOTTIME
     push rsi
     sub rsp, 8
     call 30f
     add rsp, 8
     pop rsi
     test eax, eax
-    jne 12f
+    jne 13f
     mov rax, [rsi + 8]
     add rax, [rip + checkrun_stub_nanoseconds]
     mov rcx, [rip + checkrun_stub_seconds]
     cmp rax, 1000000000
-    jb 11f
+    jb 12f
     sub rax, 1000000000
     inc rcx
-11: mov [rsi + 8], rax
+12: mov [rsi + 8], rax
     add [rsi], rcx
     xor eax, eax
-12: ret
-20: mov eax, 228        // the supervisor answers
+13: ret
+20: mov eax, 228        // the supervisor answers; a signal may come first, which no reading of a clock tells of
     syscall
+    cmp rax, -4         // EINTR
+    je 20b
     ret
 // The function as it was: the instructions that the jump to here displaced, then a jump behind them.
     .globl checkrun_stub_original

@@ -52,7 +52,9 @@ impl Target<'_> {
     pub(super) fn timer_clock(&self, timer: u64) -> Option<i32> {
         let text = self.text("timers").ok()?;
         let wanted = format!("ID: {timer}");
-        text.lines().skip_while(|line| *line != wanted).find_map(|line| line.strip_prefix("ClockID: ")?.trim().parse().ok())
+        text.lines()
+            .skip_while(|line| *line != wanted)
+            .find_map(|line| line.strip_prefix("ClockID: ")?.trim().parse().ok())
     }
 
     /// The clock of one of its timer descriptors (proc(5), /proc/pid/fdinfo).
@@ -61,19 +63,35 @@ impl Target<'_> {
         text.lines().find_map(|line| line.strip_prefix("clockid:")?.trim().parse().ok())
     }
 
-    /// A copy of one of its descriptors.
-    pub(super) fn descriptor(&self, number: i32) -> io::Result<OwnedFd> {
+    /// The process that the thread is one of.
+    pub(super) fn process(&self) -> io::Result<Pid> {
         let status = self.text("status")?;
         let leader = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
-        let leader = leader.and_then(Pid::from_raw).ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))?;
-        let pidfd = pidfd_open(leader, PidfdFlags::empty())?;
+        leader.and_then(Pid::from_raw).ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))
+    }
+
+    /// A copy of one of its descriptors.
+    pub(super) fn descriptor(&self, number: i32) -> io::Result<OwnedFd> {
+        let pidfd = pidfd_open(self.process()?, PidfdFlags::empty())?;
         sys::copy_descriptor(pidfd.as_fd(), number)
     }
 
-    /// True where the thread sleeps in the kernel: what a system call reads at its start has been read.
-    pub(super) fn is_asleep(&self) -> bool {
-        let Ok(stat) = self.text("stat") else { return true };
-        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('R'))
+    /// The name of the program that it runs.
+    pub(super) fn name(&self) -> String {
+        self.text("comm").map_or_else(|_| "a program".to_owned(), |name| name.trim_end().to_owned())
+    }
+
+    /// The letter of the thread's state (proc(5), /proc/pid/stat); `None` where it is gone.
+    pub(super) fn state(&self) -> Option<char> {
+        let stat = self.text("stat").ok()?;
+        stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next())
+    }
+
+    /// Nanoseconds that this thread has spent on a processor; 0 where the kernel does not count them. Counted up when it
+    /// is switched out and at every tick (/proc/pid/schedstat, first number).
+    pub(super) fn processor_time(&self) -> u64 {
+        let text = self.text(&format!("task/{}/schedstat", self.pid)).unwrap_or_default();
+        text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
     }
 }
 
@@ -82,6 +100,11 @@ impl Target<'_> {
 pub(super) struct Memory(File);
 
 impl Memory {
+    /// Reads bytes.
+    pub(super) fn read(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(bytes, at)
+    }
+
     /// Reads one 32-bit word.
     pub(super) fn word(&self, at: u64) -> io::Result<u32> {
         let mut bytes = [0; 4];

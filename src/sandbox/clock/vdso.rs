@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 /// Which way the three wall clock functions go in a patched vDSO.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Route {
-    /// The original code, plus a constant number of nanoseconds.
+    /// The original code's reading of the boot clock, plus a constant number of nanoseconds.
     Offset {
         /// Whole seconds, floored.
         seconds: i64,
@@ -26,10 +26,6 @@ pub(super) struct Patch {
     pub(super) at: u64,
     /// All bytes from there to the last changed one.
     pub(super) bytes: Vec<u8>,
-    /// Length of the whole vDSO.
-    pub(super) length: u64,
-    /// The way that it takes; `Syscall` also where `Offset` was asked for and the kernel's code could not be moved.
-    pub(super) route: Route,
 }
 
 /// Makes the patch from this process's own vDSO, which is the same in every process of the machine (vdso(7)).
@@ -47,6 +43,7 @@ pub(super) fn patch(route: Route) -> Option<Patch> {
     let mut new = image.clone();
     new[place..place + stub.code.len()].copy_from_slice(stub.code);
     let moved = movable_prefix(image.get(clock_gettime..)?);
+    // Where the kernel's own code cannot be moved, each reading is a system call: slower, and as right.
     let route = if moved.is_some() { route } else { Route::Syscall };
     let original = place + stub.original;
     match moved {
@@ -64,7 +61,9 @@ pub(super) fn patch(route: Route) -> Option<Patch> {
         Route::Offset { seconds, nanoseconds } => (seconds, i64::from(nanoseconds), 0_i64),
         Route::Syscall => (0, 0, 1),
     };
-    for (at, word) in [(stub.seconds, seconds), (stub.nanoseconds, nanoseconds), (stub.by_syscall, by_syscall)] {
+    for (at, word) in
+        [(stub.seconds, seconds), (stub.nanoseconds, nanoseconds), (stub.by_syscall, by_syscall)]
+    {
         new[place + at..place + at + 8].copy_from_slice(&word.to_le_bytes());
     }
     write_jump(&mut new, clock_gettime, place)?;
@@ -75,12 +74,7 @@ pub(super) fn patch(route: Route) -> Option<Patch> {
     }
     let first = new.iter().zip(&image).position(|(a, b)| a != b)?;
     let last = new.iter().zip(&image).rposition(|(a, b)| a != b)?;
-    Some(Patch {
-        at: u64::try_from(first).ok()?,
-        bytes: new[first..=last].to_vec(),
-        length: u64::try_from(image.len()).ok()?,
-        route,
-    })
+    Some(Patch { at: u64::try_from(first).ok()?, bytes: new[first..=last].to_vec() })
 }
 
 /// jmp rel32.
@@ -102,8 +96,8 @@ fn movable_prefix(code: &[u8]) -> Option<usize> {
             [0xf3, 0x0f, 0x1e, 0xfa, ..] | [0x48, 0x83, 0xec, _, ..] => 4, // endbr64; sub rsp, imm8
             [0x48, 0x89, 0xe5, ..] | [0x48 | 0x49 | 0x4c | 0x4d, 0x89, 0xc0..=0xff, ..] => 3, // mov r64, r64
             [0x41, 0x50..=0x57, ..] | [0x89 | 0x31 | 0x85, 0xc0..=0xff, ..] => 2, // push r8-r15; mov/xor/test r32
-            [0x50..=0x57, ..] => 1,                                        // push
-            [0x83, 0xff, _, ..] => 3,                                      // cmp edi, imm8
+            [0x50..=0x57, ..] => 1,                                               // push
+            [0x83, 0xff, _, ..] => 3,                                             // cmp edi, imm8
             _ => return None,
         };
     }
@@ -129,9 +123,8 @@ fn symbol(image: &[u8], name: &[u8]) -> Option<usize> {
         usize::try_from(u64::from_le_bytes(bytes)).ok()
     };
     let (table, size, count) = (word(0x28, 8)?, word(0x3a, 2)?, word(0x3c, 2)?);
-    let section = |kind: usize| {
-        (0..count).map(|index| table + index * size).find(|at| word(at + 4, 4) == Some(kind))
-    };
+    let section =
+        |kind: usize| (0..count).map(|index| table + index * size).find(|at| word(at + 4, 4) == Some(kind));
     // SHT_DYNSYM is 11; its sh_link names the string table.
     let symbols = section(11)?;
     let strings = table + word(symbols + 0x28, 4)? * size;
@@ -159,9 +152,11 @@ mod tests {
 
     #[test]
     fn this_kernels_vdso_can_be_patched_at_full_speed() {
-        let route = Route::Offset { seconds: -10, nanoseconds: 5 };
-        let patch = patch(route).expect("a vDSO with room in it");
-        assert_eq!(patch.route, route);
-        assert!(patch.at + u64::try_from(patch.bytes.len()).unwrap() <= patch.length);
+        let image = own_image().expect("a vDSO");
+        let entry = symbol(&image, b"__vdso_clock_gettime").expect("its function");
+        assert!(movable_prefix(&image[entry..]).is_some(), "{:x?}", &image[entry..entry + 16]);
+        let patch = patch(Route::Offset { seconds: -10, nanoseconds: 5 }).expect("room in it");
+        let jump = usize::try_from(u64::try_from(entry).unwrap() - patch.at).unwrap();
+        assert_eq!(patch.bytes.get(jump), Some(&0xe9));
     }
 }

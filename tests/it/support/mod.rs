@@ -1,6 +1,7 @@
 //! What every test stands on: a throw-away place with a real git repository, the built program, and who runs it.
 
 pub mod probe;
+pub mod probes;
 pub mod store;
 
 use std::collections::BTreeMap;

@@ -113,8 +113,12 @@ impl Facts {
     /// All whose word begins so.
     #[track_caller]
     pub fn starting(&self, start: &str) -> Vec<(&str, &str)> {
-        let found: Vec<(&str, &str)> =
-            self.0.iter().filter(|(key, _)| key.starts_with(start)).map(|(key, value)| (&key[..], &value[..])).collect();
+        let found: Vec<(&str, &str)> = self
+            .0
+            .iter()
+            .filter(|(key, _)| key.starts_with(start))
+            .map(|(key, value)| (&key[..], &value[..]))
+            .collect();
         assert!(!found.is_empty(), "no fact begins with `{start}` among {:?}", self.0);
         found
     }
@@ -135,7 +139,8 @@ pub fn compile(env: &Env, compiler: &str, name: &str, flags: &[&str], source: &s
     let file = env.path(&format!("{name}.c"));
     std::fs::write(&file, source).expect("source");
     let to = env.path(&format!("{name}.out"));
-    let output = Command::new(compiler).args(["-o"]).arg(&to).arg(&file).args(flags).output().expect(compiler);
+    let output =
+        Command::new(compiler).args(["-o"]).arg(&to).arg(&file).args(flags).output().expect(compiler);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     env.write(name, std::fs::read(&to).expect("program")).executable(name);
 }
@@ -219,7 +224,14 @@ impl Live {
 
     /// Sends it a signal.
     pub fn signal(&self, signal: i32) {
-        assert!(Command::new("kill").arg(format!("-{signal}")).arg(self.pid().to_string()).status().expect("kill").success());
+        assert!(
+            Command::new("kill")
+                .arg(format!("-{signal}"))
+                .arg(self.pid().to_string())
+                .status()
+                .expect("kill")
+                .success()
+        );
     }
 
     /// Waits for its end: status, the rest of stdout, stderr.
@@ -236,7 +248,8 @@ impl Live {
         let mut found = Vec::new();
         let mut open = vec![self.pid()];
         while let Some(pid) = open.pop() {
-            let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+            let text =
+                std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
             let children: Vec<i32> = text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect();
             found.extend(&children);
             open.extend(children);

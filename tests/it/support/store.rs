@@ -90,7 +90,9 @@ pub fn marker() -> String {
 pub fn processes_with(word: &str) -> Vec<u32> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").expect("/proc").flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
         let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
         if line.split(|byte| *byte == 0).any(|part| part == word.as_bytes()) {
             found.push(pid);
