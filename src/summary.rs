@@ -125,7 +125,7 @@ impl Summary {
         }
     }
 
-    /// `ok  	example.org/x	0.012s`, `FAIL	example.org/x	0.012s`.
+    /// `ok`, the package and the time, or `FAIL` and these, with tabs between.
     fn go_package(&mut self, line: &str) {
         let mut words = line.split('\t');
         let (word, package) = (words.next().unwrap_or_default().trim_end(), words.next());

@@ -5,6 +5,7 @@
 use crate::model::event::{Event, Sink, Stream};
 use crate::model::layer::{Enforcement, Layer, LayerState, Level};
 use crate::model::outcome::{Ending, LookedAt, Observation, Stop, Usage};
+use crate::sandbox::Interrupts;
 use crate::sandbox::cgroup::Group;
 use crate::sandbox::channel;
 use crate::sandbox::observer::read_observation;
@@ -14,7 +15,7 @@ use crate::sandbox::{SandboxError, bare, supervisor, sys};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::process::{Signal, pidfd_send_signal};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -22,30 +23,6 @@ use std::time::{Duration, Instant};
 const GRACE: Duration = Duration::from_secs(2);
 /// How long output is waited for once every process of the run is gone; there is normally nothing to wait for.
 const DRAIN: Duration = Duration::from_secs(1);
-
-/// Signals that a caller may send to checkrun, as a descriptor; blocked for as long as this lives.
-#[derive(Debug)]
-pub struct Interrupts {
-    signals: OwnedFd,
-}
-
-impl Interrupts {
-    /// Blocks SIGINT, SIGTERM and SIGHUP in this thread and takes them from here on.
-    ///
-    /// # Errors
-    /// What sigprocmask(2) or signalfd(2) says.
-    pub fn take_over() -> io::Result<Self> {
-        let signals = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
-        sys::block_signals(&[&signals[..], &[libc::SIGCHLD]].concat())?;
-        Ok(Self { signals: sys::signal_descriptor(&signals)? })
-    }
-
-    /// The signal that is pending, if there is one.
-    #[must_use]
-    pub fn pending(&self) -> Option<i32> {
-        sys::take_signal(self.signals.as_fd()).ok().flatten()
-    }
-}
 
 /// One run in progress. Dropped early, it kills the sandbox and reaps the supervisor.
 struct Run<'a> {
@@ -170,7 +147,7 @@ impl<'a> Run<'a> {
     ) -> Result<Ready, SandboxError> {
         let alarm = self.group.as_ref().and_then(|group| group.alarm.as_ref());
         let sources: [(Option<BorrowedFd<'_>>, PollFlags); 6] = [
-            (Some(interrupts.signals.as_fd()), PollFlags::IN),
+            (Some(interrupts.descriptor()), PollFlags::IN),
             // The events file of a control group signals a change by POLLPRI (cgroups(7)); an eventfd by POLLIN.
             (alarm.map(AsFd::as_fd), PollFlags::IN | PollFlags::PRI),
             (self.stdout.as_ref().map(AsFd::as_fd), PollFlags::IN),

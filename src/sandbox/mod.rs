@@ -26,6 +26,7 @@ mod clock;
 mod command;
 mod etc;
 mod init;
+mod interrupts;
 mod landlock_rules;
 mod launch;
 mod memory;
@@ -35,9 +36,11 @@ mod place;
 mod seccomp;
 mod supervisor;
 mod sys;
+mod trials;
 
 pub use cgroup::CgroupKind;
-pub use launch::{Interrupts, run};
+pub use interrupts::Interrupts;
+pub use launch::run;
 
 use crate::model::layer::Layer;
 use crate::sandbox::wire::{Failure, Step};

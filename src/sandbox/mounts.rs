@@ -155,7 +155,7 @@ pub(super) fn build(plan: &Plan, sources: Sources) -> Result<Root, Failure> {
     Ok(Root { fd: root, scratch })
 }
 
-fn new_tmpfs(size: &str, mode: &str) -> rustix::io::Result<OwnedFd> {
+pub(super) fn new_tmpfs(size: &str, mode: &str) -> rustix::io::Result<OwnedFd> {
     let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(context.as_fd(), "size", size)?;
     fsconfig_set_string(context.as_fd(), "mode", mode)?;
@@ -308,7 +308,11 @@ fn copy_in(root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, layers: &[OwnedFd]) ->
     attach_part(scratch, "src", root, "src").map_err(Into::into)
 }
 
-fn mount_overlay(root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, layers: &[OwnedFd]) -> io::Result<()> {
+pub(super) fn mount_overlay(
+    root: BorrowedFd<'_>,
+    scratch: BorrowedFd<'_>,
+    layers: &[OwnedFd],
+) -> io::Result<()> {
     // The kernel takes a lower folder only from this mount namespace (fs/namespace.c, clone_private_mount), so the
     // detached copies are attached for the moment, one upon the other; the overlay then holds its own.
     let mut attached = 0;
@@ -354,7 +358,7 @@ pub(super) fn mount_proc(root: BorrowedFd<'_>) -> Result<(), Failure> {
     move_mount(mount.as_fd(), "", root, "proc", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).at(Step::Proc, "")
 }
 
-fn new_proc() -> rustix::io::Result<(OwnedFd, bool)> {
+pub(super) fn new_proc() -> rustix::io::Result<(OwnedFd, bool)> {
     let attempt = |subset: bool| -> rustix::io::Result<OwnedFd> {
         let context = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
         if subset {
@@ -367,51 +371,6 @@ fn new_proc() -> rustix::io::Result<(OwnedFd, bool)> {
         Ok(mount) => Ok((mount, true)),
         Err(first) => attempt(true).map(|mount| (mount, false)).map_err(|_| first),
     }
-}
-
-/// Tries to make a /proc, for `probe`; true where all of it can be had.
-pub(super) fn try_proc() -> rustix::io::Result<bool> {
-    new_proc().map(|(_, whole)| whole)
-}
-
-/// Tries what a run does with mounts, for `probe`: a temporary file system, then an overlay that is written through,
-/// locked and read back. The namespace is thrown away afterwards.
-pub(super) fn try_mounts() -> (rustix::io::Result<()>, Result<(), String>) {
-    let root = match new_tmpfs("16m", "0755") {
-        Ok(root) => root,
-        Err(error) => return (Err(error), Err("no temporary file system".to_owned())),
-    };
-    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-    let attached = move_mount(root.as_fd(), "", CWD, "/tmp", flags)
-        .or_else(|_| move_mount(root.as_fd(), "", CWD, "/", flags));
-    if let Err(error) = attached {
-        return (Err(error), Err("nothing can be mounted".to_owned()));
-    }
-    (Ok(()), try_overlay(root.as_fd()).map_err(|error| error.to_string()))
-}
-
-fn try_overlay(root: BorrowedFd<'_>) -> io::Result<()> {
-    for folder in ["src", "layer", "layer/a", ".scratch"] {
-        rustix::fs::mkdirat(root, folder, Mode::from_raw_mode(0o755))?;
-    }
-    let layer_folder = place::folder(root, Path::new("layer/a"), false)?;
-    place::write_file(layer_folder.as_fd(), "file", b"below")?;
-    let scratch = new_tmpfs("1m", "0755")?;
-    move_mount(scratch.as_fd(), "", root, ".scratch", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
-    for folder in ["src", "work"] {
-        rustix::fs::mkdirat(&scratch, folder, Mode::from_raw_mode(0o755))?;
-    }
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    let layer = open_tree(root, "layer", flags)?;
-    mount_overlay(root, scratch.as_fd(), &[layer])?;
-    let folder = place::folder(root, Path::new("src/a"), false)?;
-    let file = rustix::fs::openat(&folder, "file", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
-    rustix::io::write(&file, b"above")?;
-    rustix::fs::renameat(&folder, "file", &folder, "renamed")?;
-    rustix::fs::unlinkat(&folder, "renamed", AtFlags::empty())?;
-    rustix::fs::unlinkat(root, "src/a", AtFlags::REMOVEDIR)?;
-    Ok(())
 }
 
 /// Makes `root` the root of this mount namespace and lets go of the old one (pivot_root(2), the case of one folder

@@ -106,7 +106,7 @@ impl Observer {
                 }
                 self.add(real, used.kind);
             }
-            None => self.absent(call, proc, folder, &path, spelt, used.kind),
+            None => self.absent(call, proc, folder, &path, (spelt, used.kind)),
         }
     }
 
@@ -152,8 +152,7 @@ impl Observer {
         proc: BorrowedFd<'_>,
         folder: Option<i32>,
         path: &[u8],
-        spelt: Vec<u8>,
-        kind: u8,
+        (spelt, kind): (Vec<u8>, u8),
     ) {
         let mut end = path.len();
         while let Some(slash) = path[..end].iter().rposition(|byte| *byte == b'/') {

@@ -60,8 +60,8 @@ fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
 pub(super) fn set_times(at: BorrowedFd<'_>, name: &OsStr, stat: &Stat) -> io::Result<()> {
     let time = |secs: i64, nanos: u64| Timespec { tv_sec: secs, tv_nsec: i64::try_from(nanos).unwrap_or(0) };
     let times = Timestamps {
-        last_access: time(stat.st_atime, stat.st_atime_nsec.into()),
-        last_modification: time(stat.st_mtime, stat.st_mtime_nsec.into()),
+        last_access: time(stat.st_atime, stat.st_atime_nsec),
+        last_modification: time(stat.st_mtime, stat.st_mtime_nsec),
     };
     rustix::fs::utimensat(at, name, &times, AtFlags::SYMLINK_NOFOLLOW).map_err(Into::into)
 }

@@ -7,7 +7,7 @@ use crate::model::layer::{Layer, LayerState, Level};
 use crate::sandbox::cgroup::{self, CgroupKind};
 use crate::sandbox::plan::HostUser;
 use crate::sandbox::wire::{At, Failure, Step};
-use crate::sandbox::{SandboxError, clock, landlock_rules, mounts, supervisor, sys};
+use crate::sandbox::{SandboxError, clock, landlock_rules, supervisor, sys, trials};
 use rustix::pipe::{PipeFlags, pipe_with};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -212,7 +212,7 @@ fn enter_user_namespace(user: HostUser) -> Result<(), Failure> {
 fn use_namespace(layer: Layer, overlay: &mut Result<(), String>) -> LayerState {
     let used: Result<(), String> = match layer {
         Layer::Mount => {
-            let (mounted, overlaid) = mounts::try_mounts();
+            let (mounted, overlaid) = trials::try_mounts();
             *overlay = overlaid;
             mounted.map_err(|error| {
                 format!("it can be made but not used, mounting is refused ({error}); a security module may take its powers away")
@@ -231,7 +231,7 @@ fn use_namespace(layer: Layer, overlay: &mut Result<(), String>) -> LayerState {
 /// A process of the new PID namespace mounts its /proc.
 fn try_proc() -> LayerState {
     match sys::fork() {
-        Ok(sys::Forked::Child) => sys::exit_now(match mounts::try_proc() {
+        Ok(sys::Forked::Child) => sys::exit_now(match trials::try_proc() {
             Ok(true) => 0,
             Ok(false) => 1,
             Err(_) => 2,

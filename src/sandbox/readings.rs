@@ -15,7 +15,6 @@ const AHEAD: i64 = 20_000_000;
 pub type Reading = (i64, i64);
 
 /// Every reading, with the name that it is reported by.
-#[must_use]
 pub fn readings() -> [(&'static str, io::Result<Reading>); 4] {
     [
         ("vdso", Ok(by_vdso())),

@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(call(&full, libc::SYS_ioctl, 0, 0x541c), errno(libc::EPERM));
         assert_eq!(call(&full, libc::SYS_personality, 0x40000, 0), ALLOW);
         assert_eq!(call(&full, libc::SYS_personality, 0xffff_ffff, 0), ALLOW);
-        assert_eq!(call(&full, libc::SYS_personality, 0x0400_000, 0), errno(libc::EPERM));
+        assert_eq!(call(&full, libc::SYS_personality, 0x0040_0000, 0), errno(libc::EPERM));
         assert_eq!(judge(&full, 0x4000_0003, 1, [0; 6]), errno(libc::ENOSYS));
         assert_eq!(judge(&full, NATIVE, 0x4000_0000 + 41, [0; 6]), errno(libc::ENOSYS));
         assert_eq!(judge(&full, NATIVE, 4000, [0; 6]), ALLOW, "the kernel itself answers ENOSYS");

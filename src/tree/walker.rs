@@ -18,7 +18,8 @@ pub enum Spot {
 }
 
 /// The entries of one folder, by name.
-type Folder = Rc<HashMap<Vec<u8>, (EntryKind, ObjectId)>>;
+type Names = HashMap<Vec<u8>, (EntryKind, ObjectId)>;
+type Folder = Rc<Names>;
 
 /// Walks one snapshot.
 #[derive(Debug)]
@@ -33,7 +34,7 @@ impl<'s> Walker<'s> {
     pub fn new(snapshot: &'s Snapshot) -> Self {
         let mut folders = HashMap::new();
         if let Content::Listing { entries, .. } = &snapshot.content {
-            let mut all: HashMap<Vec<u8>, HashMap<Vec<u8>, (EntryKind, ObjectId)>> = HashMap::new();
+            let mut all: HashMap<Vec<u8>, Names> = HashMap::new();
             all.insert(Vec::new(), HashMap::new());
             for entry in entries.iter() {
                 let (above, name) = crate::tree::split(&entry.path);

@@ -50,8 +50,10 @@ const CRATES: [(&str, &str); 17] = [
 ];
 
 /// Files that may be longer than 400 lines: how long, and why.
-const LONG: [(&str, usize, &str); 1] =
-    [("src/sandbox/sys.rs", 700, "all unsafe code is in one file on purpose: small, uniform functions")];
+const LONG: [(&str, usize, &str); 2] = [
+    ("src/sandbox/sys.rs", 760, "all unsafe code is in one file on purpose: small, uniform functions"),
+    ("src/ledger/json.rs", 430, "one grammar, with the table of its mistakes beside it"),
+];
 
 /// Names that say nothing of what is in a module.
 const BANNED: [&str; 8] = ["util", "utils", "helper", "helpers", "common", "misc", "imp", "manager"];

@@ -1,5 +1,6 @@
 //! The one integration test binary: everything here looks at the built program from outside.
 #![expect(unreachable_pub, reason = "a test binary has no outside")]
+#![expect(clippy::unwrap_used, reason = "a test that meets nothing where something should be has failed")]
 
 /// What every test stands on.
 mod support;

@@ -267,7 +267,7 @@ fn an_unreadable_database_is_left_alone() {
     env.commit();
     drop(env.sh("exit 3").expect(3));
     let whole = std::fs::read(env.database()).unwrap();
-    std::fs::set_permissions(env.database(), std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(env.database(), std::fs::Permissions::from_mode(0o0)).unwrap();
     drop(env.sh("exit 3").refused(&["no access to the records", "hint:"]));
     std::fs::set_permissions(env.database(), std::fs::Permissions::from_mode(0o600)).unwrap();
     assert_eq!(std::fs::read(env.database()).unwrap(), whole);
