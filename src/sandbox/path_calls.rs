@@ -156,7 +156,7 @@ fn old_uses(
 const SYS_FACCESSAT2: libc::c_long = 439;
 const SYS_FCHMODAT2: libc::c_long = 452;
 
-/// All calls that [`Observer::see`] wants to know of, whatever their arguments.
+/// All calls that `Observer::see` wants to know of, whatever their arguments.
 pub(super) fn calls() -> Vec<libc::c_long> {
     let mut all = vec![
         libc::SYS_openat,

@@ -1,6 +1,7 @@
 //! The one integration test binary: everything here looks at the built program from outside.
 #![expect(unreachable_pub, reason = "a test binary has no outside")]
 #![expect(clippy::unwrap_used, reason = "a test that meets nothing where something should be has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails, also in a function that tests share")]
 
 /// What every test stands on.
 mod support;
