@@ -23,6 +23,7 @@
 //! |---|---|---|
 //! | [`catalogue`] | names and TOML | policies and runners that make sense |
 //! | [`toolchain`] | a runner and a command's first word | what of the host is shown, and what identifies it |
+//! | [`ledger`], [`trailers`] | a ledger's text, a commit's message | the steps that they claim, for `reconcile` |
 //! | [`tree`] | a revision, a working tree, an index, a folder | a tree id and its entries, readable |
 //! | [`key`] | an action | its key, and the listing that was hashed |
 //! | [`cache`] | what is on record under a key | a hit, or why not; it reads nothing itself |
