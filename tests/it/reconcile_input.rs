@@ -146,3 +146,26 @@ fn a_ledger_and_a_history_are_held_against_each_other() {
         assert!(notes.contains(part), "`{part}` is not in {notes}");
     }
 }
+
+/// What a harness is promised and what it gets are the same fields.
+#[test]
+fn the_report_has_the_fields_of_its_schema() {
+    let env = Env::new();
+    put(&env, &steps(2));
+    done(&env, 1);
+    env.commit();
+    env.write("d2/a", "half\n");
+    let report = look(&env, &["ledger.json"]).expect(1).json();
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/schemas/reconcile.json")).unwrap();
+    let schema: Value = serde_json::from_str(&text).unwrap();
+    let same = |schema: &Value, found: &Value| {
+        let promised: Vec<&str> = schema["required"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+        let found: Vec<&str> = found.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(promised, found);
+    };
+    same(&schema, &report);
+    let step = &schema["properties"]["steps"]["items"];
+    same(step, &report["steps"][0]);
+    same(&step["properties"]["checks"]["items"], &report["steps"][0]["checks"][0]);
+    same(&schema["properties"]["leftovers"]["oneOf"][0], &report["leftovers"]);
+}
