@@ -44,7 +44,8 @@ fn help(env: &Env, command: Option<&str>) -> String {
 /// The commands that the program's help lists.
 fn commands(help: &str) -> Vec<String> {
     let (_, list) = help.split_once("\nCommands:\n").expect("a list of commands");
-    let lines = list.lines().take_while(|line| !line.is_empty());
+    // Deeper lines go on with the text of the one above.
+    let lines = list.lines().take_while(|line| !line.is_empty()).filter(|line| !line.starts_with("   "));
     lines.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
 }
 
