@@ -145,8 +145,7 @@ impl Observer {
         Some(path.to_vec())
     }
 
-    /// Nothing is there, or it cannot be reached: noted as looked for below the deepest folder that is there. How it was
-    /// spelt is noted besides, by the caller.
+    /// Nothing is there, or it cannot be reached: noted as looked for below the deepest folder that is there.
     fn absent(
         &mut self,
         call: &Notification,
@@ -169,6 +168,7 @@ impl Observer {
                 break;
             }
         }
+        self.add(spelt, kind);
     }
 
     /// All that was seen: a kind, a length and a path each; or why it is not complete.

@@ -1,7 +1,6 @@
 //! The one integration test binary: everything here looks at the built program from outside.
 #![expect(unreachable_pub, reason = "a test binary has no outside")]
 #![expect(clippy::unwrap_used, reason = "a test that meets nothing where something should be has failed")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails, also in a function that tests share")]
 
 /// What every test stands on.
 mod support;
@@ -28,6 +27,8 @@ mod inputs;
 mod jail_files;
 /// A loopback of its own and nothing else.
 mod jail_network;
+/// What processes may do to each other.
+mod jail_processes;
 /// What test suites need to see is there.
 mod jail_view;
 /// What a key holds and what it leaves out.
