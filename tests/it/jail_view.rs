@@ -1,6 +1,6 @@
 //! What test suites need to see and do is there: users, shared memory, terminals, threads, debuggers, limits that fit.
 
-use crate::support::probe::{Facts, LEVELS, compile, facts, policy_like, probe};
+use crate::support::probe::{Facts, LEVELS, facts, probe};
 use crate::support::{EVERYBODY, Env, Who, run};
 
 // isolate 2.6: /dev/shm was shared between boxes by a recursive bind
@@ -130,98 +130,6 @@ for name, value in (("read_implies_exec", 0x400000), ("mmap_page_zero", 0x100000
     }
 }
 
-const LEAK: &str = "#include <stdlib.h>\nint main(void) { void *volatile lost = malloc(123); lost = 0; return lost != 0; }\n";
-
-// google/sanitizers#764, containers/bubblewrap#511, travis-ci/travis-ci#9033
-#[test]
-fn debuggers_and_leak_checkers_work_on_their_own_children() {
-    for who in EVERYBODY {
-        let env = Env::of(who);
-        compile(&env, "gcc", "leak", &["-fsanitize=leak", "-g", "-O0"], LEAK);
-        compile(
-            &env,
-            "gcc",
-            "plain",
-            &["-g", "-O0"],
-            "int twice(int n) { return 2 * n; }\nint main(void) { return twice(3); }\n",
-        );
-        env.commit();
-        let leak = env.checkrun(&["--", "./leak"]).expect(23);
-        assert!(leak.err().contains("LeakSanitizer: detected memory leaks"), "{}", leak.err());
-        let strace = env.checkrun(&["--", "strace", "-f", "-e", "trace=execve", "./plain"]).expect(6);
-        assert!(strace.err().contains("execve(\"./plain\""), "{}", strace.err());
-        let gdb = env
-            .checkrun(&[
-                "--",
-                "gdb",
-                "-batch",
-                "-nx",
-                "-ex",
-                "break twice",
-                "-ex",
-                "run",
-                "-ex",
-                "print n",
-                "-ex",
-                "continue",
-                "./plain",
-            ])
-            .expect(0);
-        assert!(
-            gdb.out().contains("$1 = 3") && gdb.out().contains("exited with code 06"),
-            "{}\n{}",
-            gdb.out(),
-            gdb.err()
-        );
-    }
-}
-
-const THREADS: &str = r#"
-#include <pthread.h>
-#include <stdio.h>
-static void *run(void *given) { return given; }
-int main(void) {
-    for (long i = 0; i < 64; i++) {
-        pthread_t thread; void *got;
-        if (pthread_create(&thread, 0, run, (void *)i) || pthread_join(thread, &got) || (long)got != i) return 1;
-    }
-    puts("threads ok");
-    return 0;
-}
-"#;
-
-// moby/moby#42680, containers/crun#546, bytecodealliance/cap-std#147, nestybox/sysbox#273
-#[test]
-fn new_system_calls_work_and_unknown_ones_are_said_not_to_be_there() {
-    for who in EVERYBODY {
-        for level in LEVELS {
-            let env = Env::of(who);
-            compile(&env, "gcc", "threads", &["-pthread"], THREADS);
-            env.commit();
-            let mut args = level.to_vec();
-            args.extend(["--", "./threads"]);
-            assert_eq!(env.checkrun(&args).expect(0).out(), "threads ok\n");
-            let body = r#"
-here = ctypes.create_string_buffer(b".")
-how = ctypes.create_string_buffer(struct.pack("QQQ", os.O_PATH, 0, 8))
-say("openat2", call("openat2", -100, here, how, 24))
-say("faccessat2", call("faccessat2", -100, here, os.R_OK, 0x200))
-say("clone3", call("clone3", None, 0))
-say("unknown", call("unknown", 0))
-say("userfaultfd", call("userfaultfd", 1))
-say("bpf", call("bpf", 5, None, 0))
-"#;
-            let facts = facts(&env, level, body);
-            facts
-                .expect("openat2", "ok")
-                .expect("faccessat2", "ok")
-                .expect("clone3", "EINVAL")
-                .expect("unknown", "ENOSYS");
-            facts.expect("userfaultfd", "ENOSYS").expect("bpf", "EPERM");
-        }
-    }
-}
-
 // golang/go#52941, assembledhq/143#417, itigges22/ATLAS#163
 #[test]
 fn programs_can_be_executed_wherever_they_are_written() {
@@ -329,48 +237,6 @@ say("own", tried(os.chown, "of-root", 1000, 1000)); say("root", tried(os.chown, 
             .expect("owner", "1000")
             .expect("own", "ok")
             .one_of("root", &["EINVAL", "EPERM"]);
-    }
-}
-
-// microsoft/playwright#3106, containers/bubblewrap#164, bazelbuild/bazel#20753
-#[test]
-fn nested_sandboxes_are_there_by_default_and_may_mount_where_a_policy_leaves_landlock_out() {
-    for who in EVERYBODY {
-        let env = Env::of(who);
-        env.write("checkrun", std::fs::read(crate::support::program()).expect("program"))
-            .executable("checkrun");
-        env.write("tree/f", "inner\n").commit();
-        // What a browser makes: user, process and network namespaces, no mounts.
-        drop(env.checkrun(&["--", "unshare", "-Urpfn", "true"]).expect(0));
-        let inside = "export CHECKRUN_CACHE_DIR=/tmp/c; ./checkrun --dir tree -- cat f";
-        let refused = env.checkrun(&["--", "sh", "-c", inside]).expect(125);
-        assert!(refused.err().contains("mounting is refused"), "{}", refused.err());
-        let without = policy_like(
-            &env,
-            "hermetic",
-            &[(
-                "[layers.landlock]\nneed = \"require\"",
-                "[layers.landlock]\nneed = \"off\"\nwhy = \"nested sandboxes mount\"",
-            )],
-        );
-        let bubble = [
-            "bwrap",
-            "--unshare-all",
-            "--ro-bind",
-            "/",
-            "/",
-            "--proc",
-            "/proc",
-            "--dev",
-            "/dev",
-            "cat",
-            "tree/f",
-        ];
-        let mut args = vec!["--policy", &without, "--"];
-        args.extend(bubble);
-        assert_eq!(env.checkrun(&args).expect(0).out(), "inner\n");
-        let nested = env.checkrun(&["--policy", &without, "--", "sh", "-c", inside]).expect(0);
-        assert_eq!(nested.out(), "inner\n", "{}", nested.err());
     }
 }
 

@@ -44,7 +44,7 @@ fn a_command_may_end_in_good_order_when_its_time_is_up() {
     for who in EVERYBODY {
         let env = Env::of(who);
         let script = "trap 'echo tidied; exit 0' TERM; sleep 60 & wait";
-        let output = env.checkrun(&["--timeout", "300ms", "--", "sh", "-c", script]).expect(124);
+        let output = env.checkrun(&["--timeout", "3s", "--", "sh", "-c", script]).expect(124);
         assert_eq!(output.out(), "tidied\n", "{who:?}");
     }
 }

@@ -28,6 +28,7 @@ mod jail_files;
 /// A loopback of its own and nothing else.
 mod jail_network;
 /// What processes may do to each other.
+/// What may be traced, debugged, nested and inherited.
 mod jail_processes;
 /// What test suites need to see is there.
 mod jail_view;
