@@ -2,7 +2,7 @@
 //! makes is `docs/clock-coverage.md`.
 
 use crate::clock_reads::{all_from, readings};
-use crate::support::probes::{compile, go_build, must, source};
+use crate::support::probes::{compile, go, go_build, go_run, must, source};
 use crate::support::{Env, Output};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -121,6 +121,21 @@ fn strace_and_gdb_work_inside_and_what_they_start_sees_the_date() {
         out.lines().filter(|line| line.starts_with("main.") || line.starts_with("fork.")).collect();
     assert!(lines.len() >= 24, "{out}");
     all_from(&readings(&lines.join("\n")), Y2000);
+}
+
+// golang/go#71089, openssl/openssl#18456: a suite that breaks when an embedded certificate ends, in a static binary.
+#[test]
+fn an_expired_certificate_in_a_static_go_test_is_found_by_date() {
+    let env = Env::new();
+    let root = go().ancestors().nth(2).expect("its root").to_owned();
+    go_run(&["test", "-c", "-o", env.repo("tls.test").to_str().expect("UTF-8"), "crypto/tls"], false);
+    must(Command::new("cp").arg("-r").arg(root.join("src/crypto/tls/testdata")).arg(env.repo("testdata")));
+    let tests = "-test.run=^(TestVerifyConnection|TestResumptionKeepsOCSPAndSCT)$";
+    for (clock, status) in [("2024-11-30T00:00:00Z", 0), ("2025-02-01T00:00:00Z", 1)] {
+        let output = env.checkrun(&["--clock", clock, "--timeout", "300s", "--", "./tls.test", tests]);
+        assert_eq!(output.status, status, "{clock}: {}{}", output.out(), output.err());
+        assert_eq!(output.out().contains("certificate has expired"), status == 1, "{}", output.out());
+    }
 }
 
 /// The leak checker stops all threads of its own process as a tracer does.

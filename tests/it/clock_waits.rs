@@ -7,14 +7,15 @@ use crate::support::{EVERYBODY, Env};
 
 /// A date long past and one far ahead of any machine's.
 const DATES: [&str; 2] = ["2000-01-01T00:00:00Z", "2050-01-01T00:00:00Z"];
+const MODES: [&str; 2] = ["ticking", "frozen"];
 /// Milliseconds that a wait may take longer than it has to.
 const LATE: i64 = 60_000;
 
 /// Runs `waits.c` for one way and insists on what it tells.
 #[track_caller]
-fn waits(env: &Env, way: &str, milliseconds: i64, repeat: usize) {
+fn waits(env: &Env, way: &str, (milliseconds, repeat): (i64, usize), modes: &[&str]) {
     for date in DATES {
-        for mode in ["ticking", "frozen"] {
+        for mode in modes {
             let (distance, times) = (milliseconds.to_string(), repeat.to_string());
             let args = [
                 "--clock",
@@ -56,10 +57,10 @@ fn all_ways(ways: &[&str]) {
     let env = Env::new();
     compile(&env, "waits", "waits.c", &["gcc", "-O1"]);
     for way in ways {
-        waits(&env, way, 120, 2);
-        waits(&env, way, 7, 2);
+        waits(&env, way, (120, 2), &MODES);
+        waits(&env, way, (7, 2), &MODES);
         if *way != "futex-span" {
-            waits(&env, way, -3_600_000, 2);
+            waits(&env, way, (-3_600_000, 2), &MODES);
         }
     }
 }
@@ -95,13 +96,14 @@ fn message_queues_end_at_their_date() {
     all_ways(&["queue-receive", "queue-send"]);
 }
 
+/// That library turns dates into spans, which do not move a clock that stands still; so only one that runs is tried.
 #[test]
 fn musl_waits_as_well() {
     let env = Env::new();
     compile(&env, "waits", "waits.c", &["musl-gcc", "-static"]);
     for way in ["sleep", "mutex", "condition", "semaphore", "futex", "timer", "timer-descriptor"] {
-        waits(&env, way, 120, 1);
-        waits(&env, way, -3_600_000, 1);
+        waits(&env, way, (120, 1), &MODES[..1]);
+        waits(&env, way, (-3_600_000, 1), &MODES[..1]);
     }
 }
 

@@ -156,10 +156,12 @@ fn the_report_has_the_fields_of_its_schema() {
     env.commit();
     env.write("d2/a", "half\n");
     let report = look(&env, &["ledger.json"]).expect(1).json();
-    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/schemas/reconcile.json")).unwrap();
+    let text =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/schemas/reconcile.json")).unwrap();
     let schema: Value = serde_json::from_str(&text).unwrap();
     let same = |schema: &Value, found: &Value| {
-        let promised: Vec<&str> = schema["required"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+        let promised: Vec<&str> =
+            schema["required"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
         let found: Vec<&str> = found.as_object().unwrap().keys().map(String::as_str).collect();
         assert_eq!(promised, found);
     };

@@ -141,7 +141,9 @@ fn doctor_tells_what_the_machine_offers() {
         }
         assert_eq!(found["overlay"]["state"], "enforced");
         let text = env.checkrun(&["doctor"]).expect(0).out();
-        let row = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim_start).unwrap_or_default();
+        let row = |name: &str| {
+            text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim_start).unwrap_or_default()
+        };
         assert!(row("level ").starts_with("full: ") && row("landlock ").starts_with("ok (ABI "), "{text}");
         // What a run then has is what doctor said.
         let had = env.sh("true").expect(0).json()["sandbox"]["layers"].clone();

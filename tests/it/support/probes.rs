@@ -27,16 +27,20 @@ pub fn go() -> PathBuf {
 /// Builds a Go probe into the repository, as `name`; with or without cgo.
 #[track_caller]
 pub fn go_build(env: &Env, name: &str, probe: &str, cgo: bool) {
+    let (to, from) = (env.repo(name), source(probe));
+    go_run(&["build", "-o", to.to_str().expect("UTF-8"), from.to_str().expect("UTF-8")], cgo);
+}
+
+/// Runs the Go toolchain, which has to succeed; what it builds on the way is kept for other tests.
+#[track_caller]
+pub fn go_run(args: &[&str], cgo: bool) {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-cache");
     let mut command = Command::new(go());
     command
-        .args(["build", "-o"])
-        .arg(env.repo(name))
-        .arg(source(probe))
+        .args(args)
         .current_dir(folder.path())
         .env("HOME", folder.path())
-        .env("GOCACHE", cache)
+        .env("GOCACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-cache"))
         .env("GOTOOLCHAIN", "local")
         .env("GOFLAGS", "-buildvcs=false")
         .env("CGO_ENABLED", if cgo { "1" } else { "0" })
