@@ -50,10 +50,8 @@ const CRATES: [(&str, &str); 17] = [
 ];
 
 /// Files that may be longer than 400 lines: how long, and why.
-const LONG: [(&str, usize, &str); 2] = [
-    ("src/sandbox/sys.rs", 760, "all unsafe code is in one file on purpose: small, uniform functions"),
-    ("src/ledger/json.rs", 430, "one grammar, with the table of its mistakes beside it"),
-];
+const LONG: [(&str, usize, &str); 1] =
+    [("src/sandbox/sys.rs", 760, "all unsafe code is in one file on purpose: small, uniform functions")];
 
 /// Names that say nothing of what is in a module.
 const BANNED: [&str; 8] = ["util", "utils", "helper", "helpers", "common", "misc", "imp", "manager"];
@@ -305,7 +303,9 @@ fn only_the_front_doors_ask_about_the_surroundings() {
         for word in SURROUNDINGS.iter().filter(|word| !door && code.contains(**word)) {
             wrong.push(format!("{} asks `{word}`; below commands it arrives as a value", source.path));
         }
-        if code.contains("process::Command") {
+        // The clock's self-check runs inside the sandbox, where a child of its own is one of the things it reads by.
+        let inside = source.path == "src/commands/clock_check.rs";
+        if code.contains("process::Command") && !inside {
             wrong
                 .push(format!("{} starts a program; only the sandbox runs anything, by itself", source.path));
         }
