@@ -10,7 +10,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// How limits can be enforced here, found by trying (see [`find`]).
+/// How limits can be enforced here, found by trying (see `find`).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum CgroupKind {
     /// A group of the unified hierarchy below which we may make groups, with these controllers handed down.

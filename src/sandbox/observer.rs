@@ -186,7 +186,7 @@ impl Observer {
     }
 }
 
-/// Reads what [`Observer::finish`] wrote; `None` where it is cut.
+/// Reads what `Observer::finish` wrote; `None` where it is cut.
 #[must_use]
 pub fn read_observation(mut bytes: &[u8]) -> Option<Vec<(Vec<u8>, u8)>> {
     let mut all = Vec::new();
