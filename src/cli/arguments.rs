@@ -134,7 +134,7 @@ pub(super) enum Command {
         #[arg(long)]
         child: bool,
     },
-    /// Write a commented .checkrun.toml for this repository, its clock set to the midnight after the newest commit
+    /// Write a commented .checkrun.toml for this repository
     Init,
     /// Make room in the cache
     Gc {

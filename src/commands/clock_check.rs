@@ -23,23 +23,18 @@ const LATE: i64 = 60;
 /// What each way of reading came to: `ok`, or what was wrong.
 pub(super) type Findings = BTreeMap<String, String>;
 
-/// Tells what this process reads, a line each, and what a child of it does.
+/// Tells what this process reads, a line each; of a child only that it sees the date.
 pub(super) fn report(is_child: bool, session: &mut Session) -> Result<u8, Failure> {
     let line = |name: &str, reading: Reading| format!("{name} {} {}\n", reading.0, reading.1);
     let mut text = String::new();
     if is_child {
         text.push_str(&line("child", by_vdso()));
     } else {
-        for (name, reading) in readings() {
+        for (name, reading) in readings(&session.start) {
             match reading {
                 Ok(reading) => text.push_str(&line(name, reading)),
                 Err(error) => text.push_str(&format!("{name} {error}\n")),
             }
-        }
-        let child = std::process::Command::new("/proc/self/exe").args([REPORT, "--child"]).output();
-        match child {
-            Ok(output) => text.push_str(&String::from_utf8_lossy(&output.stdout)),
-            Err(error) => text.push_str(&format!("child {error}\n")),
         }
     }
     session.reporter.data(text.as_bytes());
@@ -78,6 +73,8 @@ fn run(session: &Session, folder: &Path) -> Result<Findings, String> {
     // As part of the tree it is seen wherever it is installed.
     let copied = std::env::current_exe().and_then(|program| std::fs::copy(program, folder.join("checkrun")));
     copied.map_err(|error| format!("cannot copy this program: {error}"))?;
+    // The shell forks for each, so that both are children.
+    let script = format!("./checkrun {REPORT} && ./checkrun {REPORT} --child");
     let wish = Wish {
         start: folder.to_owned(),
         source: Source::Folder(folder.to_owned()),
@@ -92,7 +89,7 @@ fn run(session: &Session, folder: &Path) -> Result<Findings, String> {
         overrides: Overrides { timeout: Some(Duration::from_secs(60)), ..Overrides::default() },
         clock: ClockWish { start: Some(ClockStart::At(START)), mode: None },
         require_tests: None,
-        argv: vec![b"./checkrun".to_vec(), REPORT.as_bytes().to_vec()],
+        argv: [b"sh".as_slice(), b"-c", script.as_bytes()].map(<[u8]>::to_vec).to_vec(),
     };
     let mut output = Collector::default();
     let (_, answered) = pipeline::check(&wish, Caching::Off, &session.around, None, &mut output)

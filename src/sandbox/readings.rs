@@ -7,6 +7,7 @@ use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// How far ahead the date is that is waited for, in nanoseconds.
 const AHEAD: i64 = 20_000_000;
@@ -14,13 +15,13 @@ const AHEAD: i64 = 20_000_000;
 /// One reading: seconds and nanoseconds.
 pub type Reading = (i64, i64);
 
-/// Every reading, with the name that it is reported by.
-pub fn readings() -> [(&'static str, io::Result<Reading>); 4] {
+/// Every reading, with the name that it is reported by. A file is written in `folder` and removed.
+pub fn readings(folder: &Path) -> [(&'static str, io::Result<Reading>); 4] {
     [
         ("vdso", Ok(by_vdso())),
         ("raw_call", sys::raw_wall_clock()),
         ("absolute_wait", after_wait()),
-        ("file_time", of_file()),
+        ("file_time", of_file(folder)),
     ]
 }
 
@@ -42,8 +43,8 @@ fn after_wait() -> io::Result<Reading> {
 }
 
 /// The time of a file that has just been written.
-fn of_file() -> io::Result<Reading> {
-    let path = std::path::PathBuf::from("/tmp/checkrun-clock-report");
+fn of_file(folder: &Path) -> io::Result<Reading> {
+    let path = folder.join("checkrun-clock-report");
     std::fs::write(&path, b"x")?;
     let meta = std::fs::metadata(&path)?;
     std::fs::remove_file(&path)?;
