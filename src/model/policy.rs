@@ -130,6 +130,10 @@ pub struct ClockWish {
     pub mode: Option<ClockMode>,
 }
 
+/// How long before the clock's start the files of a tree were last changed, in seconds: more than the two that Go's
+/// test cache and a minute's rounding ask for.
+pub const TREE_MARGIN: i64 = 3600;
+
 /// What a check may use up. A limit that is `None` is not set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
@@ -141,7 +145,7 @@ pub struct Limits {
     pub pids: Option<u64>,
     /// Thousandths of a processor: 1500 is one and a half.
     pub cpus_milli: Option<u32>,
-    /// Bytes that may be written to each of the tree, the home and the temporary folders.
+    /// Bytes that may be written to the tree, the home and the temporary folders together.
     pub disk: Bytes,
     /// Bytes of output, stdout and stderr together.
     pub output: Bytes,

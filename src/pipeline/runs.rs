@@ -7,7 +7,7 @@ use crate::logs::LogWriter;
 use crate::model::event::{Event, Sink};
 use crate::model::evidence::{CacheUse, EVIDENCE_VERSION, Evidence, Tally};
 use crate::model::outcome::{LookedAt, Observation, Outcome};
-use crate::model::policy::Clock;
+use crate::model::policy::{Clock, TREE_MARGIN};
 use crate::model::units::show_instant;
 use crate::pipeline::abilities::boot_id;
 use crate::pipeline::ground::Ground;
@@ -25,9 +25,6 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How long before the clock's start the files of a tree were last changed, in seconds: more than the two that Go's
-/// test cache and a minute's rounding ask for.
-const MTIME_MARGIN: i64 = 3600;
 /// 1980-01-02, the first day that zip archives can name everywhere.
 const MTIME_FLOOR: i64 = 315_619_200;
 
@@ -117,12 +114,12 @@ fn lay_out(
     let clock_start = match prepared.action.policy.clock {
         Clock::Fixed { start, .. } => start,
         // Real time goes on, so any instant in the past does; a constant keeps the layer.
-        Clock::Commit { .. } | Clock::Host => MTIME_FLOOR + MTIME_MARGIN,
+        Clock::Commit { .. } | Clock::Host => MTIME_FLOOR + TREE_MARGIN,
     };
     let user = prepared.abilities.user;
     let options = LayerOptions {
         root: ground.trees(),
-        mtime: (clock_start - MTIME_MARGIN).max(MTIME_FLOOR),
+        mtime: (clock_start - TREE_MARGIN).max(MTIME_FLOOR),
         owner: user.switch.then_some((user.uid, user.gid)),
         boot_id: boot_id(),
     };

@@ -21,9 +21,6 @@ pub const CHECK_UID: u32 = 1000;
 pub const TREE_PLACE: &str = "/src";
 /// The check's home inside.
 pub const HOME_PLACE: &str = "/home/check";
-/// Folders searched for programs, after those of the toolchain.
-pub const SYSTEM_PATH: [&str; 6] =
-    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
 /// Who the check is on the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -115,11 +112,8 @@ impl Plan {
         } else {
             TreeStyle::Copy
         };
-        let mut path = action.runner.path.clone();
-        // A toolchain brings the standard folders along; they are searched once.
-        path.extend(
-            SYSTEM_PATH.iter().map(PathBuf::from).filter(|folder| !action.runner.path.contains(folder)),
-        );
+        // The runner's folders, with the standard ones behind them.
+        let path = action.runner.path.clone();
         let text = |bytes: &[u8], what: &str| {
             CString::new(bytes).map_err(|_| SandboxError::Nul { what: what.to_owned() })
         };

@@ -16,6 +16,7 @@
 //! so are paths below /proc and /dev; both show real times.
 #![forbid(unsafe_code)]
 
+use crate::model::policy::TREE_MARGIN;
 use crate::sandbox::memory::{PATH_MAX, read_path};
 use crate::sandbox::sys::{self, Notification, Verdict};
 use rustix::fd::BorrowedFd;
@@ -25,8 +26,6 @@ use std::io;
 
 /// Added to times that the check sets itself where they would be mistaken: 2^34 seconds, some 544 years.
 const MARK: i64 = 1 << 34;
-/// How long before the clock's start the files of a tree were last changed, in seconds.
-pub(super) const MARGIN: i64 = 3600;
 /// UTIME_NOW and UTIME_OMIT (utimensat(2)).
 const SPECIAL: [i64; 2] = [(1 << 30) - 1, (1 << 30) - 2];
 
@@ -182,7 +181,7 @@ impl FileTimes {
             let sum = nanoseconds + self.offset.1;
             return (seconds + self.offset.0 + i64::from(sum >= 1_000_000_000), sum % 1_000_000_000);
         }
-        let constant = self.shown_start - MARGIN;
+        let constant = self.shown_start - TREE_MARGIN;
         if seconds > constant && self.host_devices.contains(&device) {
             return (constant, 0);
         }
@@ -271,7 +270,7 @@ mod tests {
         assert_eq!(past.show((2500 + MARK, 3), 1), (2500, 3));
         // Of the host, and newer than the tree.
         let late = FileTimes::new(200_000, 100_000, (-100_000, 0), vec![7]);
-        assert_eq!(late.show((150_000, 3), 7), (100_000 - MARGIN, 0));
+        assert_eq!(late.show((150_000, 3), 7), (100_000 - TREE_MARGIN, 0));
         assert_eq!(late.show((50_000, 3), 7), (50_000, 3));
         assert_eq!(late.show((150_000, 3), 8), (150_000, 3));
     }
