@@ -308,6 +308,12 @@ pub fn with_history(reason: MissReason, prepared: &Prepared) -> MissReason {
     }
 }
 
+/// The sets of observed inputs that may stand for a prepared check, newest first, each taken apart when it is asked for.
+fn kept_inputs(prepared: &Prepared, reader: &Reader) -> impl Iterator<Item = (i64, Vec<inputs::Fact>)> {
+    let sets = reader.inputs(&key::inputs_key(&prepared.action)).into_iter();
+    sets.filter_map(|(id, bytes)| Some((id, inputs::decode(&bytes)?)))
+}
+
 /// An earlier run of the same command whose observed inputs are all as they were.
 fn by_inputs(prepared: &Prepared, sink: &mut dyn Sink) -> Result<Option<Answered>, PipelineError> {
     if cache::reusable_policy(&prepared.action.policy).is_err() {
@@ -315,8 +321,7 @@ fn by_inputs(prepared: &Prepared, sink: &mut dyn Sink) -> Result<Option<Answered
     }
     let Some(reader) = &prepared.digests.reader else { return Ok(None) };
     let mut walker = Walker::new(&prepared.snapshot);
-    for (id, bytes) in reader.inputs(&key::inputs_key(&prepared.action)) {
-        let Some(facts) = inputs::decode(&bytes) else { continue };
+    for (id, facts) in kept_inputs(prepared, reader) {
         if inputs::first_difference(&facts, &mut walker)?.is_some() {
             continue;
         }
@@ -350,8 +355,7 @@ pub fn inputs_that_hold(
     reader: &Reader,
 ) -> Result<Option<(i64, InputGroups)>, PipelineError> {
     let mut walker = Walker::new(&prepared.snapshot);
-    for (id, bytes) in reader.inputs(&key::inputs_key(&prepared.action)) {
-        let Some(facts) = inputs::decode(&bytes) else { continue };
+    for (id, facts) in kept_inputs(prepared, reader) {
         if inputs::first_difference(&facts, &mut walker)?.is_none() {
             return Ok(Some((id, InputGroups::of(&facts))));
         }
@@ -368,8 +372,7 @@ pub fn inputs_differ(prepared: &Prepared) -> Result<Option<Result<i64, String>>,
     let Some(reader) = &prepared.digests.reader else { return Ok(None) };
     let mut walker = Walker::new(&prepared.snapshot);
     let mut first = None;
-    for (id, bytes) in reader.inputs(&key::inputs_key(&prepared.action)) {
-        let Some(facts) = inputs::decode(&bytes) else { continue };
+    for (id, facts) in kept_inputs(prepared, reader) {
         match inputs::first_difference(&facts, &mut walker)? {
             None => return Ok(Some(Ok(id))),
             Some(difference) => first = first.or(Some(format!("{difference} (record {id})"))),
