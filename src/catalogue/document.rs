@@ -222,23 +222,24 @@ impl<'t, 'a> Section<'t, 'a> {
 
     /// A table that must be there.
     pub(super) fn needed_section(&self, key: &str, accepted: &[&str]) -> Result<Self, CatalogueError> {
-        let what = format!("a table, `[{}]`, with {}", self.full(key), listed(accepted));
-        self.section(key, accepted)?.ok_or_else(|| self.missing(key, &what))
+        self.section(key, accepted)?.ok_or_else(|| {
+            self.missing(key, &format!("a table, `[{}]`, with {}", self.full(key), listed(accepted)))
+        })
     }
 
     /// A list of tables, empty where it is not there.
     pub(super) fn sections(&self, key: &str, accepted: &[&str]) -> Result<Vec<Self>, CatalogueError> {
-        let expected = format!("tables, each headed `[[{}]]`", self.full(key));
+        let expected = || format!("tables, each headed `[[{}]]`", self.full(key));
         let list = match self.find(key).map(Spanned::get_ref) {
             None => return Ok(Vec::new()),
             Some(DeValue::Array(list)) => list,
-            Some(other) => return Err(self.wrong_type(key, other, &expected)),
+            Some(other) => return Err(self.wrong_type(key, other, &expected())),
         };
         let each = |(index, value): (usize, &'t Spanned<DeValue<'a>>)| match value.get_ref() {
             DeValue::Table(table) => {
                 self.inner(format!("{}[{index}]", self.full(key)), table, value.span(), accepted)
             }
-            other => Err(self.wrong_type(key, other, &expected)),
+            other => Err(self.wrong_type(key, other, &expected())),
         };
         list.iter().enumerate().map(each).collect()
     }

@@ -9,6 +9,7 @@ use crate::model::layer::{Layer, Level, Need};
 use crate::model::policy::{Aslr, Clock, ClockStart, GitView, Limits, Network, Policy, Visible};
 use crate::model::units::{Bytes, parse_duration};
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};
 
 /// The policies that come with checkrun, the default one first.
@@ -86,27 +87,27 @@ fn from_file(name: &str, path: &Path) -> Result<NamedPolicy, CatalogueError> {
 }
 
 /// Names in a folder of the host; none where it cannot be listed, since such paths are optional.
-fn list(folder: &Path) -> Vec<PathBuf> {
+fn list(folder: &Path) -> Vec<OsString> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).collect()
+    entries.map(|entry| entry.file_name()).collect()
 }
 
 /// Replaces each visible path that ends in `*` by what there is of it here.
-fn on_this_machine(mut named: NamedPolicy, list: impl Fn(&Path) -> Vec<PathBuf>) -> NamedPolicy {
+fn on_this_machine(mut named: NamedPolicy, list: impl Fn(&Path) -> Vec<OsString>) -> NamedPolicy {
     let mut visible: Vec<Visible> = Vec::with_capacity(named.policy.visible.len());
-    let mut folders: BTreeMap<PathBuf, Vec<PathBuf>> = BTreeMap::new();
+    let mut folders: BTreeMap<PathBuf, Vec<OsString>> = BTreeMap::new();
     for entry in named.policy.visible {
-        let pattern = entry.path.to_str().and_then(|path| path.strip_suffix('*')).map(str::to_owned);
+        let pattern = entry.path.file_name().and_then(OsStr::to_str).and_then(|name| name.strip_suffix('*'));
         let Some(prefix) = pattern else {
             visible.push(entry);
             continue;
         };
         let folder = entry.path.parent().unwrap_or(Path::new("/")).to_owned();
-        let names = folders.entry(folder).or_insert_with_key(|folder| list(folder));
+        let names = folders.entry(folder.clone()).or_insert_with_key(|folder| list(folder));
         let mut matching: Vec<PathBuf> = names
             .iter()
-            .filter(|path| path.to_str().is_some_and(|path| path.starts_with(&prefix)))
-            .cloned()
+            .filter(|name| name.to_str().is_some_and(|name| name.starts_with(prefix)))
+            .map(|name| folder.join(name))
             .collect();
         matching.sort_unstable();
         visible.extend(matching.into_iter().map(|path| Visible { path, ..entry.clone() }));
@@ -283,7 +284,8 @@ pub(super) fn visible(root: &Section<'_, '_>, key: &str) -> Result<Vec<Visible>,
         if path.ends_with('*') && !optional {
             return Err(section.fail("path", "ends in `*`, so it must be `optional = true`"));
         }
-        if list.iter().any(|known| known.path == Path::new(path)) {
+        // Both are plain, so that one path has one spelling.
+        if list.iter().any(|known| known.path.as_os_str() == path) {
             return Err(section.fail("path", format!("`{path}` is shown twice")));
         }
         list.push(Visible { path: PathBuf::from(path), optional, why: reason(&section)? });

@@ -39,7 +39,11 @@ pub(super) fn run(request: RunRequest, session: &mut Session) -> Result<u8, Fail
         write_atomically(&path, answer.to_json().as_bytes())?;
     }
     let evidence = &answered.evidence;
-    Ok(pipeline::exit_status(evidence.outcome, evidence.exit, evidence.signal, evidence.reason.as_deref()))
+    let status =
+        pipeline::exit_status(evidence.outcome, evidence.exit, evidence.signal, evidence.reason.as_deref());
+    // The process ends here: taking a repository and a tree apart piece by piece would only make every hit wait.
+    std::mem::forget((prepared, answered));
+    Ok(status)
 }
 
 /// The result object of an answer.

@@ -6,11 +6,13 @@ use crate::model::digest::Digest;
 use crate::sandbox::SandboxError;
 use crate::sandbox::probe::{Abilities, probe};
 use crate::store::{Store, StorePaths};
+use rustix::thread::SecureComputingMode;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Layout of the kept answer and of what it is kept under. It goes up with every change of `Abilities`.
-const PROBE_VERSION: &str = "5";
+const PROBE_VERSION: &str = "6";
 
 /// This machine, as this process sees it.
 #[derive(Debug)]
@@ -73,17 +75,29 @@ fn fingerprint() -> Digest {
             hasher.update(name.as_os_str().as_encoded_bytes());
         }
     }
-    hasher.update(&fs::read("/proc/self/cgroup").unwrap_or_default());
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    for line in status.lines().filter(|line| {
-        line.starts_with("Seccomp") || line.starts_with("NoNewPrivs") || line.starts_with("CapEff")
-    }) {
-        hasher.update(line.as_bytes());
+    hasher.update(&read_small("/proc/self/cgroup"));
+    hasher.update(&[u8::from(rustix::thread::no_new_privs().unwrap_or(true))]);
+    let capabilities = rustix::thread::capabilities(None).map_or(0, |sets| sets.effective.bits());
+    hasher.update(&capabilities.to_le_bytes());
+    // Only under a filter is it worth to ask how many there are, which takes a longer look.
+    if rustix::thread::secure_computing_mode() != Ok(SecureComputingMode::Disabled) {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        for line in status.lines().filter(|line| line.starts_with("Seccomp")) {
+            hasher.update(line.as_bytes());
+        }
     }
     Digest(*hasher.finalize().as_bytes())
 }
 
+/// A file of /proc that is short; empty where it cannot be read. Its size is not known beforehand, so that the usual way
+/// to read a file would take many steps.
+fn read_small(path: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(4096);
+    drop(fs::File::open(path).and_then(|file| file.take(1 << 20).read_to_end(&mut bytes)));
+    bytes
+}
+
 /// What tells one boot of the machine from another (random(4), proc(5)).
 pub(crate) fn boot_id() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+    String::from_utf8_lossy(&read_small("/proc/sys/kernel/random/boot_id")).trim().to_owned()
 }

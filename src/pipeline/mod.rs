@@ -11,29 +11,31 @@ mod lead;
 mod prepare;
 mod recording;
 mod runs;
+mod standing;
 mod verdict;
 
 pub use bearings::Bearings;
 pub use inputs::{HostInputs, InputGroups, TreeInputs};
 pub use prepare::{Origin, Prepared, Wish, prepare, prepare_on};
+pub use standing::{inputs_differ, inputs_that_hold};
 pub use verdict::exit_status;
 
 use crate::cache::{self, Lookup, MissReason};
 use crate::catalogue::CatalogueError;
 use crate::flight::FlightError;
-use crate::key;
 use crate::model::event::{Event, Sink};
 use crate::model::evidence::{CacheUse, Evidence, Found, Tally};
 use crate::pipeline::ground::Ground;
 use crate::pipeline::lead::{Lead, wait_for_lead};
 use crate::pipeline::recording::replay;
 use crate::pipeline::runs::Means;
+use crate::pipeline::standing::{Standing, standing};
 use crate::sandbox::probe::Abilities;
 use crate::sandbox::{Interrupts, SandboxError};
 use crate::stage::StageError;
 use crate::store::{Reader, Store, StoreError, StorePaths};
 use crate::toolchain::{Lookup as ToolchainLookup, ToolchainError};
-use crate::tree::{TreeError, Walker};
+use crate::tree::TreeError;
 use std::io;
 use std::path::PathBuf;
 
@@ -308,77 +310,21 @@ pub fn with_history(reason: MissReason, prepared: &Prepared) -> MissReason {
     }
 }
 
-/// The sets of observed inputs that may stand for a prepared check, newest first, each taken apart when it is asked for.
-fn kept_inputs(prepared: &Prepared, reader: &Reader) -> impl Iterator<Item = (i64, Vec<inputs::Fact>)> {
-    let sets = reader.inputs(&key::inputs_key(&prepared.action)).into_iter();
-    sets.filter_map(|(id, bytes)| Some((id, inputs::decode(&bytes)?)))
-}
-
 /// An earlier run of the same command whose observed inputs are all as they were.
 fn by_inputs(prepared: &Prepared, sink: &mut dyn Sink) -> Result<Option<Answered>, PipelineError> {
-    if cache::reusable_policy(&prepared.action.policy).is_err() {
-        return Ok(None);
-    }
     let Some(reader) = &prepared.digests.reader else { return Ok(None) };
-    let mut walker = Walker::new(&prepared.snapshot);
-    for (id, facts) in kept_inputs(prepared, reader) {
-        if inputs::first_difference(&facts, &mut walker)?.is_some() {
-            continue;
-        }
-        let listing = reader.by_id(id)?;
-        for damage in &listing.damage {
-            sink.event(Event::Warning(damage));
-        }
-        let Some(record) = listing.records.into_iter().next() else { continue };
-        let sound = record.evidence.outcome.is_answer()
-            && !record.tally.is_flaky()
-            && cache::same_sandbox(&record.evidence, prepared.action.level, &prepared.action.layers).is_ok();
-        if sound {
-            let from = Origin { record: id, tree: record.evidence.tree.clone() };
-            return Ok(Some(Answered {
-                evidence: record.evidence,
-                cache: CacheUse::Hit,
-                tally: record.tally,
-                from: Some(from),
-            }));
-        }
+    let (found, damage) = standing(prepared, reader)?;
+    for damage in &damage {
+        sink.event(Event::Warning(damage));
     }
-    Ok(None)
-}
-
-/// The newest set of observed inputs that holds for a prepared check, with the number of its record.
-///
-/// # Errors
-/// A tree object cannot be read.
-pub fn inputs_that_hold(
-    prepared: &Prepared,
-    reader: &Reader,
-) -> Result<Option<(i64, InputGroups)>, PipelineError> {
-    let mut walker = Walker::new(&prepared.snapshot);
-    for (id, facts) in kept_inputs(prepared, reader) {
-        if inputs::first_difference(&facts, &mut walker)?.is_none() {
-            return Ok(Some((id, InputGroups::of(&facts))));
-        }
-    }
-    Ok(None)
-}
-
-/// The first thing in which the newest set of observed inputs differs from what is here, for `explain`; `None` where
-/// there is no set, `Some(Ok(id))` where the record of that number would answer.
-///
-/// # Errors
-/// A tree object cannot be read.
-pub fn inputs_differ(prepared: &Prepared) -> Result<Option<Result<i64, String>>, PipelineError> {
-    let Some(reader) = &prepared.digests.reader else { return Ok(None) };
-    let mut walker = Walker::new(&prepared.snapshot);
-    let mut first = None;
-    for (id, facts) in kept_inputs(prepared, reader) {
-        match inputs::first_difference(&facts, &mut walker)? {
-            None => return Ok(Some(Ok(id))),
-            Some(difference) => first = first.or(Some(format!("{difference} (record {id})"))),
-        }
-    }
-    Ok(first.map(Err))
+    let Standing::Answers(record) = found else { return Ok(None) };
+    let from = Origin { record: record.id, tree: record.evidence.tree.clone() };
+    Ok(Some(Answered {
+        evidence: record.evidence,
+        cache: CacheUse::Hit,
+        tally: record.tally,
+        from: Some(from),
+    }))
 }
 
 /// What is on record under the key of a prepared check, for `explain`.

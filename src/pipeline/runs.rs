@@ -6,6 +6,7 @@ use crate::key;
 use crate::logs::LogWriter;
 use crate::model::event::{Event, Sink};
 use crate::model::evidence::{CacheUse, EVIDENCE_VERSION, Evidence, Tally};
+use crate::model::layer::Level;
 use crate::model::outcome::{LookedAt, Observation, Outcome};
 use crate::model::policy::{Clock, TREE_MARGIN};
 use crate::model::units::show_instant;
@@ -22,7 +23,7 @@ use crate::stage::{self, InUse, LayerOptions};
 use crate::store::{Bounds, NewRecord, Store, StoreError, Writer};
 use crate::summary::Summary;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// 1980-01-02, the first day that zip archives can name everywhere.
@@ -52,8 +53,12 @@ pub(super) fn run(
         drop(Store::open_writer(&around.store)?);
     }
     let (tree, _in_use) = lay_out(prepared, ground, sink)?;
-    let scratch = RunFolder::make(ground)?;
-    let plan = Plan::new(&prepared.action, &prepared.abilities, tree, &scratch.path)?;
+    // The full level holds all that a check writes in memory and needs no folder on the host.
+    let folder = (prepared.action.level == Level::Landlock).then(|| RunFolder::make(ground)).transpose()?;
+    let scratch = folder.as_ref().map_or(Path::new(""), |folder| &folder.path);
+    let mut plan = Plan::new(&prepared.action, &prepared.abilities, tree, scratch)?;
+    // What is not kept is not asked for: each look at a path costs the check a detour.
+    plan.observe &= stores;
     let kept_log = if stores { LogWriter::new(&around.store.logs()) } else { LogWriter::digest_only() };
     let summary = Summary::for_runner(&prepared.action.runner.name);
     let at = now();
@@ -158,12 +163,12 @@ impl Drop for RunFolder {
 }
 
 /// Removes folders of runs whose process is no more, and our own if a process of the same number left one.
-fn sweep(runs: &std::path::Path) {
+fn sweep(runs: &Path) {
     let Ok(entries) = std::fs::read_dir(runs) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
         let pid = name.to_str().and_then(|name| name.strip_prefix("run-")?.parse::<u32>().ok());
-        let alive = |pid: u32| std::path::Path::new("/proc").join(pid.to_string()).exists();
+        let alive = |pid: u32| Path::new("/proc").join(pid.to_string()).exists();
         if pid.is_some_and(|pid| pid == std::process::id() || !alive(pid)) {
             drop(std::fs::remove_dir_all(entry.path()));
         }

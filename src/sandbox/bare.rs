@@ -7,7 +7,7 @@ use crate::sandbox::channel::{self, Channels};
 use crate::sandbox::command::{self, Streams};
 use crate::sandbox::landlock_rules::Grants;
 use crate::sandbox::plan::Plan;
-use crate::sandbox::wire::{At, Failure, Order, Report, Step};
+use crate::sandbox::wire::{At, Failure, Report, Step};
 use crate::sandbox::{init, place, sys};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags};
@@ -132,12 +132,8 @@ fn become_command(plan: &Plan, streams: &Streams, orders: &OwnedFd, errors: &Own
     let own = [place("HOME", "home"), place("TMPDIR", "tmp")];
     plan.env.extend(own);
     let start = plan.scratch.join("src").join(&plan.cwd);
-    let entered = match channel::receive(orders.as_fd()) {
-        Ok(Some((bytes, _))) if Order::decode(&bytes) == Some(Order::Go) => {
-            rustix::process::chdir(start).at(Step::Cwd, plan.cwd.to_string_lossy())
-        }
-        _ => Err(Failure::new(Step::Channel, "launcher gone", &rustix::io::Errno::PIPE.into())),
-    };
+    let entered = init::wait_for_go(orders)
+        .and_then(|()| rustix::process::chdir(start).at(Step::Cwd, plan.cwd.to_string_lossy()));
     let ready = entered.and_then(|()| {
         let signal = libc::c_ulong::from(libc::SIGKILL.unsigned_abs());
         sys::prctl(libc::PR_SET_PDEATHSIG, signal).at(Step::Fork, "death signal").map(drop)

@@ -233,12 +233,31 @@ impl Group {
         Some(alarm)
     }
 
-    /// Moves a process in; those it starts later follow.
+    /// Moves a process in, where it cannot enter by itself; those it starts later follow.
     ///
     /// # Errors
     /// What write(2) says, with the file named.
     pub(super) fn add(&self, pid: i32) -> io::Result<()> {
+        if !self.unified {
+            return Ok(());
+        }
         self.folders.iter().try_for_each(|folder| write(folder, "cgroup.procs", &pid.to_string()))
+    }
+
+    /// Lists of members by which a process with one thread enters by itself (see [`enter`]), on the old hierarchies.
+    /// To move another, or a whole process, the kernel waits until no process of the machine forks or ends, which takes
+    /// milliseconds; for the calling thread alone it does not (`cgroup_procs_write_start` in kernel/cgroup/cgroup.c).
+    ///
+    /// # Errors
+    /// What open(2) says, with the file named.
+    pub(super) fn doors(&self) -> io::Result<Vec<OwnedFd>> {
+        let open = |folder: &PathBuf| {
+            let path = folder.join("tasks");
+            let file = fs::OpenOptions::new().write(true).open(&path);
+            file.map(OwnedFd::from).map_err(|error| named(&path, &error))
+        };
+        let folders = if self.unified { &[] } else { self.folders.as_slice() };
+        folders.iter().map(open).collect()
     }
 
     /// True once the kernel has killed a process for want of memory within the limit.
@@ -266,6 +285,14 @@ impl Group {
         let file = if self.unified { "memory.peak" } else { "memory.max_usage_in_bytes" };
         fs::read_to_string(self.memory.as_ref()?.join(file)).ok()?.trim().parse().ok()
     }
+}
+
+/// Enters the group that a list of members belongs to, with the calling thread and all that it starts later.
+///
+/// # Errors
+/// What write(2) says.
+pub(super) fn enter(door: &OwnedFd) -> io::Result<()> {
+    rustix::io::write(door, b"0").map(drop).map_err(Into::into)
 }
 
 impl Drop for Group {

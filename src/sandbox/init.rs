@@ -3,9 +3,10 @@
 #![forbid(unsafe_code)]
 
 use crate::model::layer::Layer;
+use crate::model::policy::Network;
 use crate::sandbox::plan::Plan;
 use crate::sandbox::wire::{At, Failure, Order, Report, Step};
-use crate::sandbox::{channel, command, mounts, sys};
+use crate::sandbox::{cgroup, channel, command, mounts, sys};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -22,7 +23,7 @@ pub(super) struct Inside {
     pub(super) stderr: OwnedFd,
     /// The check's standard input.
     pub(super) null: OwnedFd,
-    /// The root that was built for it.
+    /// Where the root that is built for it comes from.
     pub(super) root: OwnedFd,
     /// Where the listener of the system call filter goes, if there is to be one.
     pub(super) listener: Option<OwnedFd>,
@@ -79,28 +80,42 @@ fn serve(plan: &Plan, inside: Inside) -> Result<(), ()> {
     tell(&Report::Ended { ending, leftovers })
 }
 
-fn prepare(plan: &Plan, channel: &OwnedFd, root: OwnedFd) -> Result<(), Failure> {
+fn prepare(plan: &Plan, channel: &OwnedFd, supervisor: OwnedFd) -> Result<(), Failure> {
     let signal = libc::c_ulong::from(libc::SIGKILL.unsigned_abs());
     sys::prctl(libc::PR_SET_PDEATHSIG, signal).at(Step::Fork, "death signal")?;
     drop(sys::set_name(c"init"));
-    // The launcher puts us into the control group first, so that all that follows is counted. If it is gone, or
-    // changes its mind, its end of the socket closes.
-    match channel::receive(channel.as_fd()).at(Step::Channel, "wait for the launcher")? {
-        Some((bytes, _)) if Order::decode(&bytes) == Some(Order::Go) => {}
-        _ => {
-            return Err(Failure::new(
-                Step::Channel,
-                "launcher gone",
-                &io::Error::from(rustix::io::Errno::PIPE),
-            ));
-        }
+    wait_for_go(channel)?;
+    if plan.network == Network::Loopback {
+        sys::unshare(libc::CLONE_NEWNET).at(Step::Namespaces, "network")?;
+        sys::bring_loopback_up().at(Step::Loopback, "")?;
     }
+    let Some((_, Some(root))) = channel::receive(supervisor.as_fd()).at(Step::Channel, "root")? else {
+        // What went wrong is told by the supervisor itself.
+        return Err(Failure::new(Step::Channel, "root", &io::Error::from(rustix::io::Errno::PIPE)));
+    };
+    drop(supervisor);
     if plan.uses(Layer::Cgroup) {
         // Only now: the group we are in becomes the root of what the check sees (cgroup_namespaces(7)).
         sys::unshare(libc::CLONE_NEWCGROUP).at(Step::CgroupNamespace, "")?;
     }
     mounts::mount_proc(root.as_fd())?;
     mounts::enter(root.as_fd())
+}
+
+/// Waits until the control group is ready and we are in it, so that all that follows is counted. If the launcher is
+/// gone, or changes its mind, its end of the socket closes.
+pub(super) fn wait_for_go(channel: &OwnedFd) -> Result<(), Failure> {
+    loop {
+        let order = channel::receive(channel.as_fd()).at(Step::Channel, "wait for the launcher")?;
+        match order.and_then(|(bytes, along)| Some((Order::decode(&bytes)?, along))) {
+            Some((Order::Join, Some(door))) => cgroup::enter(&door).at(Step::JoinCgroup, "enter")?,
+            Some((Order::Go, _)) => return Ok(()),
+            _ => {
+                let gone = io::Error::from(rustix::io::Errno::PIPE);
+                return Err(Failure::new(Step::Channel, "launcher gone", &gone));
+            }
+        }
+    }
 }
 
 /// Reaps whatever ends and forwards what the launcher orders, until the command's first process ends.

@@ -60,8 +60,6 @@ pub fn run(plan: &Plan, interrupts: &Interrupts, sink: &mut dyn Sink) -> Result<
 
 impl<'a> Run<'a> {
     fn start(plan: &'a Plan) -> Result<Self, SandboxError> {
-        let name = format!("checkrun-{}-{}", std::process::id(), unique());
-        let group = Group::create(&plan.cgroup, &plan.limits, &name).map_err(SandboxError::Cgroup)?;
         let (channels, ours) = channel::open_all()?;
         let own = i32::try_from(std::process::id()).unwrap_or(0);
         let started = Instant::now();
@@ -72,7 +70,7 @@ impl<'a> Run<'a> {
             },
             sys::Forked::Parent(pid) => pid,
         };
-        Ok(Self {
+        let mut run = Self {
             plan,
             supervisor,
             alive: true,
@@ -81,7 +79,7 @@ impl<'a> Run<'a> {
             init_pidfd: None,
             stdout: Some(ours.stdout),
             stderr: Some(ours.stderr),
-            group,
+            group: None,
             started,
             deadline: None,
             stop: None,
@@ -93,7 +91,11 @@ impl<'a> Run<'a> {
             failure: None,
             escaped: None,
             looked_at: LookedAt::Unknown(if plan.observe { LOST } else { "not observed" }.to_owned()),
-        })
+        };
+        // While the supervisor builds; the init process waits until it is in the group.
+        let name = format!("checkrun-{}-{}", std::process::id(), unique());
+        run.group = Group::create(&plan.cgroup, &plan.limits, &name).map_err(SandboxError::Cgroup)?;
+        Ok(run)
     }
 
     /// Until the supervisor is gone and both streams are at their end.
@@ -233,11 +235,19 @@ impl<'a> Run<'a> {
         match Report::decode(&bytes) {
             Some(Report::Init(pid)) => {
                 self.init_pidfd = along;
-                if let Some(group) = &self.group {
-                    group.add(pid).map_err(SandboxError::Cgroup)?;
-                }
+                let doors = match &self.group {
+                    Some(group) => {
+                        group.add(pid).map_err(SandboxError::Cgroup)?;
+                        group.doors().map_err(SandboxError::Cgroup)?
+                    }
+                    None => Vec::new(),
+                };
                 if let Some(init) = &self.init {
-                    channel::send(init, &Order::Go.encode(), None).at(Step::Channel, "init")?;
+                    let order = |order: Order, along| {
+                        channel::send(init, &order.encode(), along).at(Step::Channel, "init")
+                    };
+                    doors.iter().try_for_each(|door| order(Order::Join, Some(door.as_fd())))?;
+                    order(Order::Go, None)?;
                 }
             }
             Some(Report::Failed(failure)) => {

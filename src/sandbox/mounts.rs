@@ -25,8 +25,8 @@ const DEVICES: [(&str, u32, u32); 6] =
 
 /// A host path, opened.
 enum Shown {
-    /// A detached copy of its mount.
-    Mount(OwnedFd, FileType),
+    /// A detached copy of its mount, what it is, and the device that it lies on.
+    Mount(OwnedFd, FileType, u64),
     /// It is a symbolic link: the same link is made inside.
     Link(PathBuf),
     /// The host lacks it.
@@ -55,11 +55,10 @@ pub(super) fn open_sources(plan: &Plan) -> Result<Sources, Failure> {
     let mut devices_shown = Vec::new();
     for bind in &plan.binds {
         let shown = open_shown(&bind.host).at(Step::Source, bind.host.to_string_lossy())?;
-        if let Shown::Mount(mount, _) = &shown {
-            let device = rustix::fs::fstat(mount).at(Step::Source, bind.host.to_string_lossy())?.st_dev;
-            if !devices_shown.contains(&device) {
-                devices_shown.push(device);
-            }
+        if let Shown::Mount(_, _, device) = &shown
+            && !devices_shown.contains(device)
+        {
+            devices_shown.push(*device);
         }
         binds.push((bind.clone(), shown));
     }
@@ -93,17 +92,17 @@ fn clone_mount(path: &Path, recursive: bool) -> rustix::io::Result<OwnedFd> {
 }
 
 fn open_shown(path: &Path) -> io::Result<Shown> {
-    let stat = match rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) => stat,
+    let mount = match clone_mount(path, true) {
+        Ok(mount) => mount,
         Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return Ok(Shown::Absent),
         Err(error) => return Err(error.into()),
     };
+    let stat = rustix::fs::fstat(&mount)?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::Symlink => Ok(Shown::Link(std::fs::read_link(path)?)),
         kind @ (FileType::Directory | FileType::RegularFile) => {
-            let mount = clone_mount(path, kind == FileType::Directory)?;
             sys::set_mount_attributes(mount.as_fd(), READ_ONLY, true)?;
-            Ok(Shown::Mount(mount, kind))
+            Ok(Shown::Mount(mount, kind, stat.st_dev))
         }
         // Sockets, pipes and devices of the host are never shown: they reach out of the sandbox.
         _ => Err(rustix::io::Errno::OPNOTSUPP.into()),
@@ -120,10 +119,15 @@ pub(super) struct Root {
 
 /// Builds all but /proc, which only a process of the new PID namespace can mount.
 pub(super) fn build(plan: &Plan, sources: Sources) -> Result<Root, Failure> {
+    let size = plan.limits.disk.0.to_string();
+    let scratch = new_tmpfs(&size, "0755").at(Step::Scratch, "")?;
+    // Before the root, which is not to be covered by them.
+    attach(scratch.as_fd()).at(Step::Scratch, "")?;
+    if plan.style == TreeStyle::Overlay {
+        sources.tree.iter().try_for_each(|layer| attach(layer.as_fd())).at(Step::Tree, "attach")?;
+    }
     let root = new_tmpfs("16m", "0755").at(Step::Root, "")?;
-    // Where it hangs until the root is switched does not matter; /tmp may be missing in a bare container.
-    let attach = |place| move_mount(root.as_fd(), "", CWD, place, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH);
-    attach("/tmp").or_else(|_| attach("/")).at(Step::Root, "")?;
+    attach(root.as_fd()).at(Step::Root, "")?;
     for folder in [
         "src",
         "home",
@@ -137,7 +141,6 @@ pub(super) fn build(plan: &Plan, sources: Sources) -> Result<Root, Failure> {
         "etc",
         "run",
         "var",
-        ".scratch",
     ] {
         rustix::fs::mkdirat(&root, folder, Mode::from_raw_mode(0o755)).at(Step::Root, folder)?;
     }
@@ -146,13 +149,22 @@ pub(super) fn build(plan: &Plan, sources: Sources) -> Result<Root, Failure> {
     make_etc(root.as_fd())?;
     make_devices(root.as_fd(), sources.devices)?;
     // Before the binds, some of which lie below the home folder or /tmp and would be covered by them.
-    let scratch = writable_places(plan, root.as_fd(), sources.tree)?;
+    writable_places(plan, root.as_fd(), scratch.as_fd(), &sources.tree)?;
+    let mut shelf = Shelf { root: root.as_fd(), last: None };
     for (bind, shown) in sources.binds {
-        show(root.as_fd(), &bind.inside, shown)
+        show(&mut shelf, &bind.inside, shown)
             .map_err(|error| Failure::new(Step::Show, bind.inside.to_string_lossy(), &error))?;
     }
     sys::set_mount_attributes(root.as_fd(), libc::MOUNT_ATTR_RDONLY, false).at(Step::Root, "")?;
     Ok(Root { fd: root, scratch })
+}
+
+/// Hangs a mount into the namespace, above the machine's own root and out of the check's sight: all that hangs there
+/// goes with that root when it is let go of (see [`enter`]), in one step, since each unmounting costs a grace period of
+/// the kernel. Where does not matter; /tmp may be missing in a bare container.
+pub(super) fn attach(mount: BorrowedFd<'_>) -> rustix::io::Result<()> {
+    let at = |place| move_mount(mount, "", CWD, place, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH);
+    at("/tmp").or_else(|_| at("/"))
 }
 
 pub(super) fn new_tmpfs(size: &str, mode: &str) -> rustix::io::Result<OwnedFd> {
@@ -215,8 +227,25 @@ fn show_queues(dev: BorrowedFd<'_>) -> rustix::io::Result<()> {
     move_mount(queues.as_fd(), "", dev, "mqueue", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
 }
 
+/// The root, and the folder in it that was needed last: most of what is shown lies beside each other in /etc.
+struct Shelf<'r> {
+    root: BorrowedFd<'r>,
+    last: Option<(PathBuf, OwnedFd)>,
+}
+
+impl Shelf<'_> {
+    fn folder(&mut self, path: &Path) -> io::Result<BorrowedFd<'_>> {
+        let known = self.last.take().filter(|(last, _)| last == path);
+        let found = match known {
+            Some(known) => known,
+            None => (path.to_owned(), place::folder(self.root, path, true)?),
+        };
+        Ok(self.last.insert(found).1.as_fd())
+    }
+}
+
 /// Puts one host path to its place. What an earlier one already shows there stays.
-fn show(root: BorrowedFd<'_>, inside: &Path, shown: Shown) -> io::Result<()> {
+fn show(shelf: &mut Shelf<'_>, inside: &Path, shown: Shown) -> io::Result<()> {
     let relative = inside.strip_prefix("/").unwrap_or(inside);
     let (Some(parent), Some(name)) = (relative.parent(), relative.file_name()) else {
         return Err(rustix::io::Errno::INVAL.into());
@@ -224,7 +253,7 @@ fn show(root: BorrowedFd<'_>, inside: &Path, shown: Shown) -> io::Result<()> {
     if matches!(shown, Shown::Absent) {
         return Ok(());
     }
-    let parent = match place::folder(root, parent, true) {
+    let parent = match shelf.folder(parent) {
         Ok(parent) => parent,
         // Its parent is a link, to a place that the link's own target shows: /bin/x where /bin is usr/bin.
         Err(error) if error.raw_os_error() == Some(libc::ELOOP) => return Ok(()),
@@ -232,14 +261,14 @@ fn show(root: BorrowedFd<'_>, inside: &Path, shown: Shown) -> io::Result<()> {
     };
     match shown {
         Shown::Absent => Ok(()),
-        Shown::Link(target) => match rustix::fs::symlinkat(&target, &parent, name) {
+        Shown::Link(target) => match rustix::fs::symlinkat(&target, parent, name) {
             Ok(()) | Err(rustix::io::Errno::EXIST | rustix::io::Errno::ROFS) => Ok(()),
             Err(error) => Err(error.into()),
         },
-        Shown::Mount(mount, kind) => {
-            make_mount_point(parent.as_fd(), name, kind)?;
+        Shown::Mount(mount, kind, _) => {
+            make_mount_point(parent, name, kind)?;
             let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-            move_mount(mount.as_fd(), "", parent.as_fd(), name, flags).map_err(Into::into)
+            move_mount(mount.as_fd(), "", parent, name, flags).map_err(Into::into)
         }
     }
 }
@@ -260,32 +289,30 @@ fn make_mount_point(parent: BorrowedFd<'_>, name: &OsStr, kind: FileType) -> io:
 
 /// Makes the four places that a check may write to, all on one file system of limited size, and puts the tree into
 /// the first.
-fn writable_places(plan: &Plan, root: BorrowedFd<'_>, tree: Vec<OwnedFd>) -> Result<OwnedFd, Failure> {
-    let size = plan.limits.disk.0.to_string();
-    let scratch = new_tmpfs(&size, "0755").at(Step::Scratch, "")?;
-    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-    move_mount(scratch.as_fd(), "", root, ".scratch", flags).at(Step::Scratch, "")?;
+fn writable_places(
+    plan: &Plan,
+    root: BorrowedFd<'_>,
+    scratch: BorrowedFd<'_>,
+    tree: &[OwnedFd],
+) -> Result<(), Failure> {
     for (name, mode) in [("src", 0o755), ("work", 0o755), ("home", 0o755), ("tmp", 0o1777), ("shm", 0o1777)] {
-        rustix::fs::mkdirat(&scratch, name, Mode::from_raw_mode(mode)).at(Step::Scratch, name)?;
+        rustix::fs::mkdirat(scratch, name, Mode::from_raw_mode(mode)).at(Step::Scratch, name)?;
         // mkdir(2) does not set the sticky bit on every system and the umask cuts the mode, so it is said again.
-        rustix::fs::chmodat(&scratch, name, Mode::from_raw_mode(mode), AtFlags::empty())
+        rustix::fs::chmodat(scratch, name, Mode::from_raw_mode(mode), AtFlags::empty())
             .at(Step::Scratch, name)?;
     }
     match plan.style {
         // An overlay may be refused over the file system that the layer lies on; a copy never is.
-        TreeStyle::Overlay => mount_overlay(root, scratch.as_fd(), &tree)
-            .or_else(|_| copy_in(root, scratch.as_fd(), &tree))
+        TreeStyle::Overlay => mount_overlay(root, scratch, tree)
+            .or_else(|_| copy_in(root, scratch, tree))
             .at(Step::Tree, "overlay, then copy")?,
-        TreeStyle::Copy => copy_in(root, scratch.as_fd(), &tree).at(Step::Tree, "copy")?,
+        TreeStyle::Copy => copy_in(root, scratch, tree).at(Step::Tree, "copy")?,
     }
+    // The parts keep the file system; its own root, with the overlay's work folder, stays out of sight.
     for (part, at) in [("home", "home/check"), ("tmp", "tmp"), ("shm", "dev/shm")] {
-        attach_part(scratch.as_fd(), part, root, at).at(Step::Scratch, at)?;
+        attach_part(scratch, part, root, at).at(Step::Scratch, at)?;
     }
-    // The parts above keep the file system; its own root, with the overlay's work folder, goes out of sight.
-    rustix::mount::unmount(descriptor_path(scratch.as_fd()), UnmountFlags::DETACH)
-        .at(Step::Scratch, "detach")?;
-    rustix::fs::unlinkat(root, ".scratch", AtFlags::REMOVEDIR).at(Step::Scratch, "remove")?;
-    Ok(scratch)
+    Ok(())
 }
 
 /// A path that names an open descriptor, for calls that take only paths. Resolved by the kernel without a look at
@@ -308,27 +335,15 @@ fn copy_in(root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, layers: &[OwnedFd]) ->
     attach_part(scratch, "src", root, "src").map_err(Into::into)
 }
 
+/// The kernel takes a lower folder only from this mount namespace (fs/namespace.c, `clone_private_mount`), so the layers
+/// have to be attached; the overlay then holds copies of its own.
 pub(super) fn mount_overlay(
     root: BorrowedFd<'_>,
     scratch: BorrowedFd<'_>,
     layers: &[OwnedFd],
 ) -> io::Result<()> {
-    // The kernel takes a lower folder only from this mount namespace (fs/namespace.c, clone_private_mount), so the
-    // detached copies are attached for the moment, one upon the other; the overlay then holds its own.
-    let mut attached = 0;
-    let made = layers
-        .iter()
-        .try_for_each(|layer| {
-            move_mount(layer.as_fd(), "", root, "src", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
-            attached += 1;
-            Ok(())
-        })
-        .and_then(|()| new_overlay(scratch, layers));
-    // Also where it failed: a copy is put there then.
-    for layer in layers.iter().take(attached).rev() {
-        rustix::mount::unmount(descriptor_path(layer.as_fd()), UnmountFlags::DETACH)?;
-    }
-    move_mount(made?.as_fd(), "", root, "src", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(Into::into)
+    let overlay = new_overlay(scratch, layers)?;
+    move_mount(overlay.as_fd(), "", root, "src", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(Into::into)
 }
 
 fn new_overlay(scratch: BorrowedFd<'_>, layers: &[OwnedFd]) -> io::Result<OwnedFd> {

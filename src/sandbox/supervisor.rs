@@ -5,7 +5,6 @@
 
 use crate::model::layer::{Layer, Level};
 use crate::model::policy::Clock::Fixed;
-use crate::model::policy::Network;
 use crate::sandbox::channel::{self, Channels};
 use crate::sandbox::clock::Clock;
 use crate::sandbox::observer::Observer;
@@ -29,29 +28,29 @@ const CAP_SYS_PTRACE: u32 = 19;
 pub(super) fn run(plan: &Plan, channels: Channels, launcher: i32) -> ! {
     channels.close_all_else();
     let Channels { launcher: to_launcher, init: to_init, stdout, stderr, null } = channels;
-    let ended = build(plan, launcher).and_then(|built| {
-        let served = Served { clock: built.clock, observer: plan.observe.then(Observer::default) };
+    let ended = enter(plan, launcher).and_then(|entered| {
+        let served = Served { clock: entered.clock, observer: plan.observe.then(Observer::default) };
         let (listener, from_command) = if served.clock.is_some() || served.observer.is_some() {
             let (ours, theirs) = channel::pair().at(Step::Channel, "listener")?;
             (Some(ours), Some(theirs))
         } else {
             (None, None)
         };
-        let inside = init::Inside {
-            channel: to_init,
-            stdout,
-            stderr,
-            null,
-            root: built.root.fd,
-            listener: from_command,
-        };
+        let (to_child, root) = channel::pair().at(Step::Channel, "root")?;
+        let inside = init::Inside { channel: to_init, stdout, stderr, null, root, listener: from_command };
         let pid = match sys::fork().at(Step::Fork, "init")? {
             sys::Forked::Child => init::run(plan, inside),
             sys::Forked::Parent(pid) => pid,
         };
         // Our copies of the check's streams go, so that their end is seen when the check's are gone.
         drop(inside);
-        attend(Watched { pid, scratch: built.root.scratch, proc: built.proc, served, listener }, &to_launcher)
+        let pidfd = introduce(pid, &to_launcher)?;
+        // While the init process makes its network.
+        let built = mounts::build(plan, entered.sources)?;
+        channel::send(&to_child, &[1], Some(built.fd.as_fd())).at(Step::Channel, "root")?;
+        let watched = Watched { pid, pidfd, scratch: built.scratch, proc: entered.proc, served, listener };
+        drop((to_child, built.fd));
+        attend(watched, &to_launcher)
     });
     match ended {
         Ok(()) => sys::exit_now(0),
@@ -62,9 +61,10 @@ pub(super) fn run(plan: &Plan, channels: Channels, launcher: i32) -> ! {
     }
 }
 
-/// What was built, and the /proc of the machine, which is out of sight once the root is entered.
-struct Built {
-    root: mounts::Root,
+/// What is known once the namespaces are entered.
+struct Entered {
+    sources: mounts::Sources,
+    /// The /proc of the machine, which is out of sight once the root is entered.
     proc: OwnedFd,
     clock: Option<Clock>,
 }
@@ -78,6 +78,7 @@ struct Served {
 /// The init process and what the supervisor needs while it runs.
 struct Watched {
     pid: i32,
+    pidfd: OwnedFd,
     scratch: OwnedFd,
     proc: OwnedFd,
     served: Served,
@@ -85,7 +86,7 @@ struct Watched {
     listener: Option<OwnedFd>,
 }
 
-fn build(plan: &Plan, launcher: i32) -> Result<Built, Failure> {
+fn enter(plan: &Plan, launcher: i32) -> Result<Entered, Failure> {
     drop(sys::set_name(c"checkrun-super"));
     // A session of its own: a signal typed at the terminal reaches the launcher alone, which decides.
     rustix::process::setsid().at(Step::Session, "")?;
@@ -104,25 +105,21 @@ fn build(plan: &Plan, launcher: i32) -> Result<Built, Failure> {
     };
     // What is made in the sandbox's file systems gets the modes we say, whatever the caller's umask.
     rustix::process::umask(Mode::from_raw_mode(0o022));
-    let devices = sources.devices_shown.clone();
-    let root = mounts::build(plan, sources)?;
-    if plan.network == Network::Loopback {
-        sys::bring_loopback_up().at(Step::Loopback, "")?;
-    }
     rustix::system::sethostname(b"checkrun").at(Step::HostName, "")?;
     hide_command_line();
     let clock = match plan.clock {
         // It reads this process's own vDSO, which after the next step nobody may.
-        Fixed { start, mode } if plan.uses(Layer::Clock) => {
-            Some(Clock::start(start, mode, shift, devices).at(Step::Clock, "the vDSO of programs")?)
-        }
+        Fixed { start, mode } if plan.uses(Layer::Clock) => Some(
+            Clock::start(start, mode, shift, sources.devices_shown.clone())
+                .at(Step::Clock, "the vDSO of programs")?,
+        ),
         _ => None,
     };
     let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let proc = rustix::fs::openat(CWD, "/proc", folder, Mode::empty()).at(Step::Proc, "outside")?;
     // From here on nobody but the machine's root may look into this process and the init process made from it.
     sys::prctl(libc::PR_SET_DUMPABLE, 0).at(Step::Namespaces, "dumpable")?;
-    Ok(Built { root, proc, clock })
+    Ok(Entered { sources, proc, clock })
 }
 
 /// Overwrites the copy of the launcher's command line and environment that /proc/1/cmdline would show to the check:
@@ -158,7 +155,8 @@ fn orphaned() -> io::Error {
     rustix::io::Errno::SRCH.into()
 }
 
-/// Returns by how many seconds the boot clock inside differs from ours.
+/// Enters all namespaces but that of the network, which takes the kernel longest and which the init process makes for
+/// itself meanwhile. Returns by how many seconds the boot clock inside differs from ours.
 fn enter_namespaces(plan: &Plan) -> Result<i64, Failure> {
     debug_assert_eq!(plan.level, Level::Full, "the other level has no namespaces");
     let mut flags = libc::CLONE_NEWUSER
@@ -166,9 +164,6 @@ fn enter_namespaces(plan: &Plan) -> Result<i64, Failure> {
         | libc::CLONE_NEWPID
         | libc::CLONE_NEWIPC
         | libc::CLONE_NEWUTS;
-    if plan.network == Network::Loopback {
-        flags |= libc::CLONE_NEWNET;
-    }
     if plan.uses(Layer::Time) {
         flags |= libc::CLONE_NEWTIME;
     }
@@ -197,15 +192,20 @@ fn set_time_origin() -> io::Result<i64> {
     Ok(boot)
 }
 
-/// Tells the launcher of the init process, serves the clock until it ends, and tells what was used.
-fn attend(watched: Watched, to_launcher: &OwnedFd) -> Result<(), Failure> {
-    let pid = Pid::from_raw(watched.pid).ok_or_else(|| Failure::new(Step::Fork, "init", &orphaned()))?;
+/// Tells the launcher of the init process.
+fn introduce(number: i32, to_launcher: &OwnedFd) -> Result<OwnedFd, Failure> {
+    let pid = Pid::from_raw(number).ok_or_else(|| Failure::new(Step::Fork, "init", &orphaned()))?;
     // Our child is not waited for yet, so the number is still its own.
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).at(Step::Fork, "pidfd")?;
-    channel::send(to_launcher, &Report::Init(watched.pid).encode(), Some(pidfd.as_fd()))
-        .at(Step::Channel, "init")?;
+    let report = Report::Init(number).encode();
+    channel::send(to_launcher, &report, Some(pidfd.as_fd())).at(Step::Channel, "init")?;
+    Ok(pidfd)
+}
+
+/// Serves the clock until the init process ends, and tells what was used.
+fn attend(watched: Watched, to_launcher: &OwnedFd) -> Result<(), Failure> {
     let Served { clock, observer } = match &watched.listener {
-        Some(socket) => serve(watched.served, &pidfd, socket, watched.proc.as_fd())?,
+        Some(socket) => serve(watched.served, &watched.pidfd, socket, watched.proc.as_fd())?,
         None => watched.served,
     };
     if let Some(why) = clock.and_then(|clock| clock.escaped()) {

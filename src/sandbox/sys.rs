@@ -353,6 +353,9 @@ pub(super) fn set_mount_attributes(mount: BorrowedFd<'_>, set: u64, recursive: b
     .map(drop)
 }
 
+/// `SIOCSIFFLAGS` (linux/sockios.h), in the type that this C library's ioctl(2) takes.
+const SET_INTERFACE_FLAGS: libc::Ioctl = 0x8914;
+
 /// Brings the loopback interface of this network namespace up (netdevice(7)); the kernel then gives it 127.0.0.1
 /// and, where IPv6 is built in, ::1.
 ///
@@ -371,7 +374,7 @@ pub(super) fn bring_loopback_up() -> io::Result<()> {
     // IFF_UP 0x1 and IFF_RUNNING 0x40 fit a short (netdevice(7)).
     request.ifr_ifru.ifru_flags = 0x41;
     // SAFETY: SIOCSIFFLAGS reads a struct ifreq, which `request` is, with its name NUL-terminated.
-    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) }).map(drop)
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), SET_INTERFACE_FLAGS, &raw const request) }).map(drop)
 }
 
 /// One instruction of a classic BPF program (struct sock_filter).

@@ -1,11 +1,11 @@
 //! Trying what a run does with mounts, in a namespace that is thrown away afterwards: for `probe`.
 #![forbid(unsafe_code)]
 
-use crate::sandbox::mounts::{mount_overlay, new_proc, new_tmpfs};
+use crate::sandbox::mounts::{attach, mount_overlay, new_proc, new_tmpfs};
 use crate::sandbox::place;
 use rustix::fd::{AsFd, BorrowedFd};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
-use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::mount::{OpenTreeFlags, open_tree};
 use std::io;
 use std::path::Path;
 
@@ -21,28 +21,26 @@ pub(super) fn try_mounts() -> (rustix::io::Result<()>, Result<(), String>) {
         Ok(root) => root,
         Err(error) => return (Err(error), Err("no temporary file system".to_owned())),
     };
-    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-    let attached = move_mount(root.as_fd(), "", CWD, "/tmp", flags)
-        .or_else(|_| move_mount(root.as_fd(), "", CWD, "/", flags));
-    if let Err(error) = attached {
+    if let Err(error) = attach(root.as_fd()) {
         return (Err(error), Err("nothing can be mounted".to_owned()));
     }
     (Ok(()), try_overlay(root.as_fd()).map_err(|error| error.to_string()))
 }
 
 fn try_overlay(root: BorrowedFd<'_>) -> io::Result<()> {
-    for folder in ["src", "layer", "layer/a", ".scratch"] {
+    for folder in ["src", "layer", "layer/a"] {
         rustix::fs::mkdirat(root, folder, Mode::from_raw_mode(0o755))?;
     }
     let layer_folder = place::folder(root, Path::new("layer/a"), false)?;
     place::write_file(layer_folder.as_fd(), "file", b"below")?;
     let scratch = new_tmpfs("1m", "0755")?;
-    move_mount(scratch.as_fd(), "", root, ".scratch", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+    attach(scratch.as_fd())?;
     for folder in ["src", "work"] {
         rustix::fs::mkdirat(&scratch, folder, Mode::from_raw_mode(0o755))?;
     }
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let layer = open_tree(root, "layer", flags)?;
+    attach(layer.as_fd())?;
     mount_overlay(root, scratch.as_fd(), &[layer])?;
     let folder = place::folder(root, Path::new("src/a"), false)?;
     let file = rustix::fs::openat(&folder, "file", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;

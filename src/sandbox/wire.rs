@@ -155,6 +155,8 @@ pub enum Order {
     Go,
     /// Send this signal to the command's process group.
     Signal(i32),
+    /// Enter the control group whose list of members comes along.
+    Join,
 }
 
 /// Largest message; everything but the detail of a failure is far smaller.
@@ -256,6 +258,7 @@ impl Order {
         let (kind, number) = match self {
             Self::Go => (1_u8, 0_i32),
             Self::Signal(signal) => (2, signal),
+            Self::Join => (3, 0),
         };
         let number = number.to_le_bytes();
         [kind, number[0], number[1], number[2], number[3]]
@@ -268,6 +271,7 @@ impl Order {
         match bytes.first()? {
             1 => Some(Self::Go),
             2 => Some(Self::Signal(number)),
+            3 => Some(Self::Join),
             _ => None,
         }
     }
@@ -296,7 +300,7 @@ mod tests {
                 assert_eq!(Report::decode(&bytes[..bytes.len() - 1]), None, "{report:?}");
             }
         }
-        for order in [Order::Go, Order::Signal(15)] {
+        for order in [Order::Go, Order::Signal(15), Order::Join] {
             assert_eq!(Order::decode(&order.encode()), Some(order));
         }
         assert_eq!(Report::decode(&[]), None);

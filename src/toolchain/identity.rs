@@ -52,11 +52,11 @@ fn listing(folder: &Path, depth: usize) -> Option<(PathBuf, Digest)> {
     let mut text = Vec::new();
     let mut level = vec![folder.to_owned()];
     let mut left = MAX_ENTRIES;
-    fs::read_dir(folder).ok()?;
+    let mut root = Some(fs::read_dir(folder).ok()?);
     for _ in 0..depth {
         let mut deeper = Vec::new();
         for folder in level {
-            let Ok(entries) = fs::read_dir(&folder) else { continue };
+            let Ok(entries) = root.take().map_or_else(|| fs::read_dir(&folder), Ok) else { continue };
             let mut entries: Vec<DirEntry> = entries.flatten().collect();
             entries.sort_by_cached_key(DirEntry::file_name);
             entries.truncate(left);

@@ -107,7 +107,8 @@ pub(super) fn interpreter(file: &Path) -> Option<Interpreter> {
 }
 
 fn start_of(file: &Path) -> Option<Vec<u8>> {
-    let mut start = Vec::new();
+    // With room for all of it one read does.
+    let mut start = Vec::with_capacity(usize::try_from(SCRIPT_START).unwrap_or(0) + 1);
     File::open(file).ok()?.take(SCRIPT_START).read_to_end(&mut start).ok()?;
     Some(start)
 }

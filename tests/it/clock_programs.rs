@@ -69,6 +69,7 @@ fn programs_of_every_language_see_the_date_and_the_table_says_so() {
          where the clock had been set to.\n\n\
          | program | where | read by |\n|---|---|---|\n",
     );
+    let mut rows = Vec::new();
     for (name, command) in programs(&env) {
         let output = at_2000(&env, &command);
         assert_eq!(output.status, 0, "{name}: {}{}", output.out(), output.err());
@@ -84,11 +85,22 @@ fn programs_of_every_language_see_the_date_and_the_table_says_so() {
                 None => places.push((place, vec![way])),
             }
         }
-        for (place, ways) in places {
+        let names: Vec<&str> = places.iter().map(|(place, _)| *place).collect();
+        let mut all: Vec<&str> = Vec::new();
+        for (place, ways) in &places {
             writeln!(table, "| {name} | {place} | {} |", ways.join(", ")).expect("a String");
+            all.extend(ways.iter().filter(|way| !way.starts_with("raw-")));
+            all.sort_unstable();
+            all.dedup();
         }
+        rows.push(format!("| {name} | {} | {} | yes |", names.join(", "), all.join(", ")));
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/clock-coverage.md");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let readme = std::fs::read_to_string(root.join("README.md")).expect("README.md");
+    for row in &rows {
+        assert!(readme.contains(row.as_str()), "README.md lacks this row of its table of the clock: {row}");
+    }
+    let path = root.join("docs/clock-coverage.md");
     if std::env::var_os(UPDATE).is_some() {
         std::fs::write(&path, &table).expect("docs");
     }

@@ -234,8 +234,10 @@ fn what_a_killed_checkrun_leaves_is_swept_by_the_next() {
                 killed.iter().flat_map(|pid| groups_of(*pid)).collect::<Vec<_>>(),
                 Vec::<String>::new()
             );
+            // Only the level without namespaces needs a folder on the host.
             let runs: Vec<_> = std::fs::read_dir(env.path("cache/runs"))
-                .expect("ls")
+                .into_iter()
+                .flatten()
                 .flatten()
                 .map(|it| it.path())
                 .collect();

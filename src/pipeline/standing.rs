@@ -1,0 +1,98 @@
+//! Which earlier run may stand for a check because all that it was seen to depend on is as it was: one judgement for the
+//! look-up, for `explain` and for `inputs`. What a set of inputs says and how it is compared is `inputs`'.
+#![forbid(unsafe_code)]
+
+use crate::cache;
+use crate::key;
+
+use crate::pipeline::inputs::{self, Fact, InputGroups};
+use crate::pipeline::{PipelineError, Prepared};
+use crate::store::{Reader, Record};
+use crate::tree::Walker;
+
+/// What the kept sets of observed inputs come to.
+pub(super) enum Standing {
+    /// There is none for this command.
+    Unknown,
+    /// This record answers.
+    Answers(Box<Record>),
+    /// None answers; why the newest does not.
+    Refused(String),
+}
+
+/// Judges the sets that may stand for a prepared check, newest first; with what was found broken on the way.
+pub(super) fn standing(
+    prepared: &Prepared,
+    reader: &Reader,
+) -> Result<(Standing, Vec<String>), PipelineError> {
+    let mut damage = Vec::new();
+    if let Err(why) = cache::reusable_policy(&prepared.action.policy) {
+        return Ok((Standing::Refused(why), damage));
+    }
+    let mut walker = Walker::new(&prepared.snapshot);
+    let mut first = None;
+    for (id, facts) in kept_inputs(prepared, reader) {
+        if let Some(difference) = inputs::first_difference(&facts, &mut walker)? {
+            first = first.or(Some(format!("{difference} (record {id})")));
+            continue;
+        }
+        let listing = reader.by_id(id)?;
+        damage.extend(listing.damage);
+        let Some(record) = listing.records.into_iter().next() else { continue };
+        match refusal(prepared, &record) {
+            None => return Ok((Standing::Answers(Box::new(record)), damage)),
+            Some(why) => first = first.or(Some(format!("record {id} has the same inputs, but {why}"))),
+        }
+    }
+    Ok((first.map_or(Standing::Unknown, Standing::Refused), damage))
+}
+
+/// Why a record whose inputs are all as they were does not answer.
+fn refusal(prepared: &Prepared, record: &Record) -> Option<String> {
+    if !record.evidence.outcome.is_answer() {
+        return Some(format!("ended as `{}`", record.evidence.outcome.name()));
+    }
+    if record.tally.is_flaky() {
+        return Some("it passes and fails on the same files".to_owned());
+    }
+    cache::same_sandbox(&record.evidence, prepared.action.level, &prepared.action.layers)
+        .err()
+        .map(|how| format!("was made in another sandbox: {how}"))
+}
+
+/// The sets that may stand for a prepared check, newest first, each taken apart when it is asked for.
+fn kept_inputs(prepared: &Prepared, reader: &Reader) -> impl Iterator<Item = (i64, Vec<Fact>)> {
+    let sets = reader.inputs(&key::inputs_key(&prepared.action)).into_iter();
+    sets.filter_map(|(id, bytes)| Some((id, inputs::decode(&bytes)?)))
+}
+
+/// The newest set of observed inputs that holds for a prepared check, with the number of its record.
+///
+/// # Errors
+/// A tree object cannot be read.
+pub fn inputs_that_hold(
+    prepared: &Prepared,
+    reader: &Reader,
+) -> Result<Option<(i64, InputGroups)>, PipelineError> {
+    let mut walker = Walker::new(&prepared.snapshot);
+    for (id, facts) in kept_inputs(prepared, reader) {
+        if inputs::first_difference(&facts, &mut walker)?.is_none() {
+            return Ok(Some((id, InputGroups::of(&facts))));
+        }
+    }
+    Ok(None)
+}
+
+/// What observed inputs say of a prepared check, for `explain`: `None` where there is no set, `Some(Ok(id))` where the
+/// record of that number answers, else the first thing in which the newest set differs, or why its record does not count.
+///
+/// # Errors
+/// A tree object cannot be read.
+pub fn inputs_differ(prepared: &Prepared) -> Result<Option<Result<i64, String>>, PipelineError> {
+    let Some(reader) = &prepared.digests.reader else { return Ok(None) };
+    Ok(match standing(prepared, reader)?.0 {
+        Standing::Unknown => None,
+        Standing::Answers(record) => Some(Ok(record.id)),
+        Standing::Refused(why) => Some(Err(why)),
+    })
+}
