@@ -13,11 +13,12 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};
 
 /// The policies that come with checkrun, the default one first.
-const BUILT_IN: [(&str, &str); 4] = [
+const BUILT_IN: [(&str, &str); 5] = [
     ("hermetic", include_str!("../../policies/hermetic.toml")),
     ("strict", include_str!("../../policies/strict.toml")),
     ("landlock", include_str!("../../policies/landlock.toml")),
     ("networked", include_str!("../../policies/networked.toml")),
+    ("nested", include_str!("../../policies/nested.toml")),
 ];
 
 /// Why a policy allows what it allows, by key: `layers.time`, `network`, `aslr`, `clock`, `git`.

@@ -215,7 +215,7 @@ fn use_namespace(layer: Layer, overlay: &mut Result<(), String>) -> LayerState {
             let (mounted, overlaid) = trials::try_mounts();
             *overlay = overlaid;
             mounted.map_err(|error| {
-                format!("it can be made but not used, mounting is refused ({error}); a security module may take its powers away")
+                format!("it can be made but not used, mounting is refused ({error}); a security module may take its powers away, or Landlock forbids it: inside another checkrun its `--policy nested` lets you")
             })
         }
         Layer::Net => {

@@ -121,11 +121,11 @@ fn policies_are_found_by_name_and_by_path() {
     assert_eq!(policy("mine", Some(config.path())).unwrap().policy.name, "mine");
     let path = folder.join("mine.toml");
     assert_eq!(policy(path.to_str().unwrap(), None).unwrap().policy.name, "mine");
-    assert_eq!(policies(Some(config.path())).unwrap().len(), 5);
+    assert_eq!(policies(Some(config.path())).unwrap().len(), 6);
     let error = policy("hermetik", Some(config.path())).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "no policy is named `hermetik`; there are hermetic, strict, landlock, networked, mine"
+        "no policy is named `hermetik`; there are hermetic, strict, landlock, networked, nested, mine"
     );
     assert!(error.hint().unwrap().contains("did you mean `hermetic`?"));
     std::fs::write(folder.join("strict.toml"), HERMETIC).unwrap();
