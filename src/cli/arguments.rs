@@ -112,7 +112,13 @@ pub(super) enum Command {
     Explain(CheckArgs),
     /// Run a check, or answer it, and print what of tree and host it depends on
     #[command(override_usage = "checkrun inputs [OPTIONS] -- CMD [ARG]...")]
-    Inputs(CheckArgs),
+    Inputs {
+        /// The check as usual, its output and exit status too; what it depends on goes to this file, as JSON
+        #[arg(long, value_name = "FILE")]
+        trace: Option<PathBuf>,
+        #[command(flatten)]
+        check: CheckArgs,
+    },
     /// The policies there are, or one in full as it is on this machine
     Policies {
         /// Show this one in full: a name or a file

@@ -56,7 +56,12 @@ pub enum Request {
         inputs: bool,
     },
     /// Run or answer a check and tell what it depends on.
-    Inputs(Box<CheckRequest>),
+    Inputs {
+        /// The check.
+        check: Box<CheckRequest>,
+        /// Where to write it instead of printing it.
+        trace: Option<PathBuf>,
+    },
     /// Would it hit, and if not, why.
     Explain(Box<CheckRequest>),
     /// The policies, or one in full.
@@ -197,7 +202,9 @@ pub(super) fn invocation(cli: Cli) -> Result<Invocation, Exit> {
         Some(Command::Explain(args)) => Request::Explain(Box::new(check(args)?)),
         Some(Command::Log { tree }) => Request::Log { tree },
         Some(Command::Show { record, log, inputs }) => Request::Show { record, log, inputs },
-        Some(Command::Inputs(args)) => Request::Inputs(Box::new(check(args)?)),
+        Some(Command::Inputs { check: args, trace }) => {
+            Request::Inputs { check: Box::new(check(args)?), trace }
+        }
         Some(Command::Policies { name }) => Request::Policies { name },
         Some(Command::Runners { name }) => Request::Runners { name },
         Some(Command::Doctor) => Request::Doctor,

@@ -2,11 +2,15 @@
 #![forbid(unsafe_code)]
 
 use crate::cli::CheckRequest;
-use crate::commands::run::wish;
+use crate::commands::run::{answer, wish};
+use crate::commands::session::from;
 use crate::commands::{Failure, Session, records};
+use crate::model::event::{Event, Sink};
 use crate::pipeline::{self, Caching, InputGroups};
+use crate::report::{check_writable, write_atomically};
 use crate::store::Store;
 use serde::Serialize;
+use std::path::PathBuf;
 
 /// The observed inputs, grouped.
 #[derive(Serialize)]
@@ -16,6 +20,12 @@ struct Told<'a> {
     scope: &'a [String],
     tree: &'a pipeline::TreeInputs,
     host: &'a pipeline::HostInputs,
+}
+
+impl<'a> Told<'a> {
+    fn of(record: i64, groups: &'a InputGroups) -> Self {
+        Self { record, scope: &groups.scope, tree: &groups.tree, host: &groups.host }
+    }
 }
 
 /// Tells what a record depended on.
@@ -30,12 +40,25 @@ pub(super) fn show(asked: &str, session: &mut Session) -> Result<u8, Failure> {
     }
 }
 
-/// Runs or answers a check and tells what it depends on.
-pub(super) fn inputs(request: CheckRequest, session: &mut Session) -> Result<u8, Failure> {
+/// Runs or answers a check and tells what it depends on; with a file to write that to, the check's own output and exit
+/// status are as ever.
+pub(super) fn inputs(
+    request: CheckRequest,
+    trace: Option<PathBuf>,
+    session: &mut Session,
+) -> Result<u8, Failure> {
     let mut wish = wish(request, &session.start)?;
     wish.inputs = true;
+    let trace = trace.map(|path| from(&session.start, path));
+    if let Some(path) = &trace {
+        check_writable(path)?;
+    }
     let mut silent = Silent;
-    let (prepared, answered) = pipeline::check(&wish, Caching::Use, &session.around, None, &mut silent)?;
+    let sink: &mut dyn Sink = if trace.is_some() { &mut session.reporter } else { &mut silent };
+    let (prepared, answered) = pipeline::check(&wish, Caching::Use, &session.around, None, sink)?;
+    if trace.is_some() {
+        session.reporter.answer(&answer(&prepared, &answered));
+    }
     let unknown = || {
         Failure::new(
             format!(
@@ -50,24 +73,25 @@ pub(super) fn inputs(request: CheckRequest, session: &mut Session) -> Result<u8,
     // What has just been recorded is newer than what was open before.
     let reader = Store::open_reader(&session.around.store)?.ok_or_else(unknown)?;
     let (id, groups) = pipeline::inputs_that_hold(&prepared, &reader)?.ok_or_else(unknown)?;
-    tell(id, &groups, session)
+    let Some(path) = trace else { return tell(id, &groups, session) };
+    let mut text = serde_json::to_vec_pretty(&Told::of(id, &groups))
+        .map_err(|error| Failure::new(format!("cannot write what was observed as JSON: {error}"), None))?;
+    text.push(b'\n');
+    write_atomically(&path, &text)?;
+    let evidence = &answered.evidence;
+    Ok(pipeline::exit_status(evidence.outcome, evidence.exit, evidence.signal, evidence.reason.as_deref()))
 }
 
 /// Takes events and says nothing: the check's output is not what is asked for.
 struct Silent;
 
-impl crate::model::event::Sink for Silent {
-    fn event(&mut self, _: crate::model::event::Event<'_>) {}
+impl Sink for Silent {
+    fn event(&mut self, _: Event<'_>) {}
 }
 
 fn tell(record: i64, groups: &InputGroups, session: &mut Session) -> Result<u8, Failure> {
     if session.reporter.is_json() {
-        session.reporter.object(&Told {
-            record,
-            scope: &groups.scope,
-            tree: &groups.tree,
-            host: &groups.host,
-        });
+        session.reporter.object(&Told::of(record, groups));
         return Ok(0);
     }
     let mut text = String::new();

@@ -64,7 +64,7 @@ fn dispatch(invocation: Invocation, session: &mut Session) -> Result<u8, Failure
         Request::Log { tree } => records::log(tree.as_deref(), session),
         Request::Show { record, log, inputs: false } => records::show(&record, log, session),
         Request::Show { record, .. } => inputs::show(&record, session),
-        Request::Inputs(request) => inputs::inputs(*request, session),
+        Request::Inputs { check, trace } => inputs::inputs(*check, trace, session),
         Request::Policies { name } => listing::policies(name.as_deref(), session),
         Request::Runners { name } => listing::runners(name.as_deref(), session),
         Request::ClockReport { child } => clock_check::report(child, session),

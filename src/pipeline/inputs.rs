@@ -10,8 +10,7 @@ use crate::model::runner::Bind;
 use crate::sandbox::observer::{DEEP, EXISTS, LISTING};
 use crate::sandbox::plan::TREE_PLACE;
 use crate::tree::{EntryKind, Snapshot, Spot, TreeError, Walker};
-use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -57,7 +56,54 @@ pub(crate) fn facts(
             None => host_facts(&parts, *kind, binds, &mut facts),
         }
     }
+    fold(&mut walker, facts)
+}
+
+/// Puts one fact in the place of all about a folder that was listed and read to the last file: the id of its tree object
+/// says the same and is found by one look.
+fn fold(walker: &mut Walker<'_>, mut facts: BTreeSet<Fact>) -> Result<BTreeSet<Fact>, TreeError> {
+    let mut whole: HashSet<Vec<u8>> = HashSet::new();
+    let mut listed: Vec<Vec<u8>> = Vec::new();
+    for fact in &facts {
+        match fact {
+            Fact::Entry(path, _) => drop(whole.insert(path.clone())),
+            Fact::Names(path, _) => listed.push(path.clone()),
+            _ => {}
+        }
+    }
+    // Longer paths first: a folder is whole when the folders in it are.
+    listed.sort_by_key(|path| std::cmp::Reverse(path.len()));
+    let mut folded: HashSet<Vec<u8>> = HashSet::new();
+    for folder in listed {
+        let names = walker.children(&folder)?.unwrap_or_default();
+        let below =
+            |name: &[u8]| if folder.is_empty() { name.to_vec() } else { [&folder, &b"/"[..], name].concat() };
+        if !names.is_empty() && names.iter().all(|name| whole.contains(&below(name))) {
+            whole.insert(folder.clone());
+            folded.insert(folder);
+        }
+    }
+    facts.retain(|fact| match fact {
+        Fact::Absent(path) | Fact::Entry(path, _) | Fact::Kind(path, _) | Fact::Names(path, _) => {
+            !and_above(path).any(|folder| folded.contains(folder))
+        }
+        Fact::HostAbsent(_) | Fact::HostFolder(_) | Fact::HostStamp(..) => true,
+    });
+    for folder in &folded {
+        let inner = and_above(folder).skip(1).any(|above| folded.contains(above));
+        if let (false, Spot::Entry(kind, id)) = (inner, walker.at(folder)?) {
+            facts.insert(Fact::Entry(folder.clone(), described(kind, &id)));
+        }
+    }
     Ok(facts)
+}
+
+/// A path of the tree, and each folder above it up to the root, which is empty.
+fn and_above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::successors(Some(path), |path| {
+        (!path.is_empty())
+            .then(|| path.iter().rposition(|byte| *byte == b'/').map_or(&[][..], |at| &path[..at]))
+    })
 }
 
 /// The parts of an absolute path without empty ones and dots; `..` stays, since links decide what it means.
@@ -289,84 +335,6 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Fact>> {
         });
     }
     Some(facts)
-}
-
-/// What of the tree a check depends on; paths below its root, the root itself as `.`.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct TreeInputs {
-    /// Content mattered.
-    pub read: Vec<String>,
-    /// Folders whose names mattered.
-    pub listed: Vec<String>,
-    /// Only existence and kind mattered.
-    pub there: Vec<String>,
-    /// Looked for and not there.
-    pub absent: Vec<String>,
-}
-
-/// What of the host a check depends on.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct HostInputs {
-    /// Files and folders that were executed, mapped, read, listed or found.
-    pub used: Vec<String>,
-    /// Looked for and not there.
-    pub absent: Vec<String>,
-}
-
-/// A set of inputs in groups, for people and programs.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct InputGroups {
-    /// Paths that hold all of the tree's part.
-    pub scope: Vec<String>,
-    /// Of the tree.
-    pub tree: TreeInputs,
-    /// Of the host.
-    pub host: HostInputs,
-}
-
-impl InputGroups {
-    /// Reads a set as it is kept; `None` where it cannot be read.
-    #[must_use]
-    pub fn read(bytes: &[u8]) -> Option<Self> {
-        Some(Self::of(&decode(bytes)?))
-    }
-
-    pub(crate) fn of(facts: &[Fact]) -> Self {
-        let mut groups = Self::default();
-        let name = |path: &[u8]| {
-            if path.is_empty() { ".".to_owned() } else { String::from_utf8_lossy(path).into_owned() }
-        };
-        for fact in facts {
-            let (group, path) = match fact {
-                Fact::Absent(path) => (&mut groups.tree.absent, path),
-                Fact::Entry(path, _) => (&mut groups.tree.read, path),
-                Fact::Kind(path, _) => (&mut groups.tree.there, path),
-                Fact::Names(path, _) => (&mut groups.tree.listed, path),
-                Fact::HostAbsent(path) => (&mut groups.host.absent, path),
-                Fact::HostFolder(path) | Fact::HostStamp(path, _) => (&mut groups.host.used, path),
-            };
-            group.push(name(path));
-        }
-        // A listed folder must be there whole, or its listing would be another.
-        let listed = &groups.tree.listed;
-        let below = |path: &String| {
-            listed.iter().any(|folder| folder == "." || path.starts_with(&format!("{folder}/")))
-        };
-        let mut scope: Vec<String> = listed.clone();
-        scope.extend(
-            groups
-                .tree
-                .read
-                .iter()
-                .chain(&groups.tree.there)
-                .filter(|path| !below(path) && *path != ".")
-                .cloned(),
-        );
-        scope.sort();
-        scope.dedup();
-        groups.scope = scope;
-        groups
-    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ mod abilities;
 mod bearings;
 mod digests;
 mod ground;
+mod groups;
 mod inputs;
 mod lead;
 mod prepare;
@@ -15,7 +16,7 @@ mod standing;
 mod verdict;
 
 pub use bearings::Bearings;
-pub use inputs::{HostInputs, InputGroups, TreeInputs};
+pub use groups::{HostInputs, InputGroups, TreeInputs};
 pub use prepare::{Origin, Prepared, Wish, prepare, prepare_on};
 pub use standing::{inputs_differ, inputs_that_hold};
 pub use verdict::exit_status;

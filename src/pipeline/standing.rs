@@ -5,7 +5,8 @@
 use crate::cache;
 use crate::key;
 
-use crate::pipeline::inputs::{self, Fact, InputGroups};
+use crate::pipeline::groups::InputGroups;
+use crate::pipeline::inputs::{self, Fact};
 use crate::pipeline::{PipelineError, Prepared};
 use crate::store::{Reader, Record};
 use crate::tree::Walker;

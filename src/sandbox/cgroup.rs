@@ -128,6 +128,17 @@ fn may_make_groups(folder: &Path) -> bool {
     fs::remove_dir(&trial).is_ok() && writable
 }
 
+/// What a group has counted.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Counted {
+    /// The kernel has killed a process for want of memory within the limit.
+    pub(super) ran_out_of_memory: bool,
+    /// A process was refused by the limit.
+    pub(super) ran_out_of_pids: bool,
+    /// The most memory the group held, in bytes.
+    pub(super) peak_memory: Option<u64>,
+}
+
 /// The groups of one run. Dropped, it kills what is left in them and removes them.
 #[derive(Debug)]
 pub(super) struct Group {
@@ -148,7 +159,6 @@ impl Group {
         let mut group = match kind {
             CgroupKind::None(_) => return Ok(None),
             CgroupKind::V2 { parent, .. } => {
-                sweep(parent);
                 let folder = parent.join(name);
                 Self {
                     memory: Some(folder.clone()),
@@ -167,7 +177,6 @@ impl Group {
                     cpu.as_ref().filter(|_| limits.cpus_milli.is_some()),
                 ];
                 for parent in wanted.into_iter().flatten() {
-                    sweep(parent);
                     let folder = parent.join(name);
                     if !folders.contains(&folder) {
                         folders.push(folder);
@@ -260,8 +269,17 @@ impl Group {
         folders.iter().map(open).collect()
     }
 
+    /// What the group has counted so far.
+    pub(super) fn counted(&self) -> Counted {
+        Counted {
+            ran_out_of_memory: self.ran_out_of_memory(),
+            ran_out_of_pids: self.ran_out_of_pids(),
+            peak_memory: self.peak_memory(),
+        }
+    }
+
     /// True once the kernel has killed a process for want of memory within the limit.
-    pub(super) fn ran_out_of_memory(&self) -> bool {
+    fn ran_out_of_memory(&self) -> bool {
         let Some(folder) = &self.memory else { return false };
         let file = if self.unified { "memory.events" } else { "memory.oom_control" };
         counter(folder, file, "oom_kill") > 0
@@ -276,12 +294,12 @@ impl Group {
     }
 
     /// True once a process was refused by the limit.
-    pub(super) fn ran_out_of_pids(&self) -> bool {
+    fn ran_out_of_pids(&self) -> bool {
         self.pids.as_ref().is_some_and(|folder| counter(folder, "pids.events", "max") > 0)
     }
 
     /// The most memory the group held, in bytes.
-    pub(super) fn peak_memory(&self) -> Option<u64> {
+    fn peak_memory(&self) -> Option<u64> {
         let file = if self.unified { "memory.peak" } else { "memory.max_usage_in_bytes" };
         fs::read_to_string(self.memory.as_ref()?.join(file)).ok()?.trim().parse().ok()
     }
@@ -316,9 +334,19 @@ impl Drop for Group {
     }
 }
 
-/// Removes groups of checkruns that were killed: named by a pid that is no more. A group with processes in it
-/// cannot be removed (rmdir gives EBUSY), so nothing alive is ever hit.
-fn sweep(parent: &Path) {
+/// Removes groups of checkruns that were killed (see [`sweep_below`]) beside those of this kind.
+pub(super) fn sweep(kind: &CgroupKind) {
+    let parents = match kind {
+        CgroupKind::V2 { parent, .. } => [Some(parent), None, None],
+        CgroupKind::V1 { memory, pids, cpu } => [memory.as_ref(), pids.as_ref(), cpu.as_ref()],
+        CgroupKind::None(_) => [None; 3],
+    };
+    parents.into_iter().flatten().for_each(|parent| sweep_below(parent));
+}
+
+/// Removes the groups that are named by a pid that is no more. A group with processes in it cannot be removed (rmdir
+/// gives EBUSY), so nothing alive is ever hit.
+fn sweep_below(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();

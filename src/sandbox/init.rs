@@ -84,11 +84,11 @@ fn prepare(plan: &Plan, channel: &OwnedFd, supervisor: OwnedFd) -> Result<(), Fa
     let signal = libc::c_ulong::from(libc::SIGKILL.unsigned_abs());
     sys::prctl(libc::PR_SET_PDEATHSIG, signal).at(Step::Fork, "death signal")?;
     drop(sys::set_name(c"init"));
-    wait_for_go(channel)?;
     if plan.network == Network::Loopback {
         sys::unshare(libc::CLONE_NEWNET).at(Step::Namespaces, "network")?;
         sys::bring_loopback_up().at(Step::Loopback, "")?;
     }
+    wait_for_go(channel)?;
     let Some((_, Some(root))) = channel::receive(supervisor.as_fd()).at(Step::Channel, "root")? else {
         // What went wrong is told by the supervisor itself.
         return Err(Failure::new(Step::Channel, "root", &io::Error::from(rustix::io::Errno::PIPE)));

@@ -6,16 +6,15 @@ use crate::model::event::{Event, Sink, Stream};
 use crate::model::layer::{Enforcement, Layer, LayerState, Level};
 use crate::model::outcome::{Ending, LookedAt, Observation, Stop, Usage};
 use crate::sandbox::Interrupts;
-use crate::sandbox::cgroup::Group;
+use crate::sandbox::cgroup::{self, Counted, Group};
 use crate::sandbox::channel;
-use crate::sandbox::observer::read_observation;
+use crate::sandbox::observer::read_observation_file;
 use crate::sandbox::plan::Plan;
 use crate::sandbox::wire::{At, Failure, Order, Report, Step};
 use crate::sandbox::{SandboxError, bare, supervisor, sys};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::process::{Signal, pidfd_send_signal};
-use std::io::{Read, Seek, SeekFrom};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -35,6 +34,7 @@ struct Run<'a> {
     stdout: Option<OwnedFd>,
     stderr: Option<OwnedFd>,
     group: Option<Group>,
+    counted: Option<Counted>,
     started: Instant,
     deadline: Option<Instant>,
     stop: Option<Stop>,
@@ -80,6 +80,7 @@ impl<'a> Run<'a> {
             stdout: Some(ours.stdout),
             stderr: Some(ours.stderr),
             group: None,
+            counted: None,
             started,
             deadline: None,
             stop: None,
@@ -93,7 +94,9 @@ impl<'a> Run<'a> {
             looked_at: LookedAt::Unknown(if plan.observe { LOST } else { "not observed" }.to_owned()),
         };
         // While the supervisor builds; the init process waits until it is in the group.
-        let name = format!("checkrun-{}-{}", std::process::id(), unique());
+        // Distinguishes the runs of one process.
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("checkrun-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         run.group = Group::create(&plan.cgroup, &plan.limits, &name).map_err(SandboxError::Cgroup)?;
         Ok(run)
     }
@@ -218,6 +221,8 @@ impl<'a> Run<'a> {
             Some(Report::Ended { ending, leftovers }) => {
                 self.ending = Some(ending.map_or_else(Ending::Signalled, Ending::Exited));
                 self.leftovers = leftovers;
+                // Nothing is left that could count further; the supervisor is still at its own end.
+                self.counted = self.group.as_ref().map(Group::counted);
             }
             Some(Report::Failed(failure)) => self.failure = Some(failure),
             Some(_) => {}
@@ -249,6 +254,8 @@ impl<'a> Run<'a> {
                     doors.iter().try_for_each(|door| order(Order::Join, Some(door.as_fd())))?;
                     order(Order::Go, None)?;
                 }
+                // While the check starts.
+                cgroup::sweep(&self.plan.cgroup);
             }
             Some(Report::Failed(failure)) => {
                 self.failure = Some(failure);
@@ -257,7 +264,9 @@ impl<'a> Run<'a> {
             }
             Some(Report::Escaped(why)) => self.escaped = Some(why),
             Some(Report::Observed) => {
-                self.looked_at = along.map(read_whole).unwrap_or(LookedAt::Unknown(LOST.to_owned()))
+                self.looked_at = along
+                    .and_then(read_observation_file)
+                    .map_or_else(|| LookedAt::Unknown(LOST.to_owned()), LookedAt::Paths)
             }
             Some(Report::Unobserved(why)) => self.looked_at = LookedAt::Unknown(why),
             Some(Report::Usage { user_us, sys_us, max_rss_kib, written_bytes, full }) => {
@@ -267,13 +276,18 @@ impl<'a> Run<'a> {
                 self.usage = Some(Usage {
                     user_secs: secs(user_us),
                     sys_secs: secs(sys_us),
-                    max_rss_bytes: self.group.as_ref().and_then(Group::peak_memory).unwrap_or(rss),
+                    max_rss_bytes: self.counted().peak_memory.unwrap_or(rss),
                     written_bytes,
                 });
             }
             _ => {}
         }
         Ok(())
+    }
+
+    /// What the control group has counted.
+    fn counted(&self) -> Counted {
+        self.counted.or_else(|| self.group.as_ref().map(Group::counted)).unwrap_or_default()
     }
 
     fn interrupt(&mut self, signal: i32) {
@@ -326,7 +340,7 @@ impl<'a> Run<'a> {
         if let Some(failure) = self.failure.take() {
             return Err(failure.into());
         }
-        let group = self.group.as_ref();
+        let counted = self.counted();
         if self.ending.is_none() && self.stop.is_none() && self.usage.is_none() {
             return Err(SandboxError::Lost);
         }
@@ -339,9 +353,9 @@ impl<'a> Run<'a> {
         Ok(Observation {
             ending: self.ending,
             stop: self.stop,
-            pids_hit: group.is_some_and(Group::ran_out_of_pids),
+            pids_hit: counted.ran_out_of_pids,
             disk_hit: self.full,
-            oom_hit: group.is_some_and(Group::ran_out_of_memory),
+            oom_hit: counted.ran_out_of_memory,
             leftovers: self.leftovers,
             secs: self.started.elapsed().as_secs_f64(),
             usage: self.usage.unwrap_or_default(),
@@ -375,17 +389,6 @@ impl Drop for Run<'_> {
 /// Why an observation that was to come did not.
 const LOST: &str = "the supervisor ended before it could tell";
 
-/// The observation in the file that the supervisor sent.
-fn read_whole(file: OwnedFd) -> LookedAt {
-    let mut file = std::fs::File::from(file);
-    let mut bytes = Vec::new();
-    let read = file.seek(SeekFrom::Start(0)).and_then(|_| file.read_to_end(&mut bytes));
-    match (read, read_observation(&bytes)) {
-        (Ok(_), Some(paths)) => LookedAt::Paths(paths),
-        _ => LookedAt::Unknown(LOST.to_owned()),
-    }
-}
-
 /// What is ready to be dealt with.
 struct Ready {
     signal: bool,
@@ -394,10 +397,4 @@ struct Ready {
     stderr: bool,
     init: bool,
     supervisor: bool,
-}
-
-/// Distinguishes the runs of one process.
-fn unique() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed)
 }

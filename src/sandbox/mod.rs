@@ -25,6 +25,7 @@ mod channel;
 mod clock;
 mod command;
 mod etc;
+mod filter;
 mod init;
 mod interrupts;
 mod landlock_rules;

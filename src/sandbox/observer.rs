@@ -11,6 +11,7 @@ use crate::sandbox::sys::Notification;
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::OFlags;
 use std::collections::{HashMap, HashSet};
+use std::io::{Read, Seek, SeekFrom};
 
 /// Its existence and type.
 pub const EXISTS: u8 = 1;
@@ -186,9 +187,17 @@ impl Observer {
     }
 }
 
-/// Reads what `Observer::finish` wrote; `None` where it is cut.
+/// Reads a file that holds what `Observer::finish` wrote, from its start; `None` where it cannot be read or is cut.
 #[must_use]
-pub fn read_observation(mut bytes: &[u8]) -> Option<Vec<(Vec<u8>, u8)>> {
+pub fn read_observation_file(file: OwnedFd) -> Option<Vec<(Vec<u8>, u8)>> {
+    let mut file = std::fs::File::from(file);
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(0)).and_then(|_| file.read_to_end(&mut bytes)).ok()?;
+    read_observation(&bytes)
+}
+
+/// Reads what `Observer::finish` wrote; `None` where it is cut.
+fn read_observation(mut bytes: &[u8]) -> Option<Vec<(Vec<u8>, u8)>> {
     let mut all = Vec::new();
     while let Some((kind, rest)) = bytes.split_first() {
         let (length, rest) = rest.split_first_chunk::<4>()?;

@@ -4,7 +4,7 @@
 use crate::sandbox::observer::{CONTENT, DEEP, EXISTS, LISTING};
 use crate::sandbox::sys::{self, Notification};
 
-/// Calls from this number on are newer than this file; the filter refuses them while one observes.
+/// Calls from this number on are newer than this file; the filter refuses them.
 pub(super) const FIRST_UNKNOWN: u32 = 463;
 
 /// Where a call has its path: the argument with the folder's descriptor, if it has one, and the one with the path.

@@ -88,6 +88,14 @@ impl<'s> Walker<'s> {
         Ok(Some(Digest(*hasher.finalize().as_bytes())))
     }
 
+    /// Names of all that is in the folder at `path`, in no order; `None` where no folder is.
+    ///
+    /// # Errors
+    /// As [`Walker::at`].
+    pub fn children(&mut self, path: &[u8]) -> Result<Option<Vec<Vec<u8>>>, TreeError> {
+        Ok(self.folder(path)?.map(|folder| folder.keys().cloned().collect()))
+    }
+
     /// The target of the symbolic link whose blob is `id`.
     ///
     /// # Errors
