@@ -90,7 +90,12 @@ pub(super) fn receive(socket: BorrowedFd<'_>) -> rustix::io::Result<Option<(Vec<
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let got = rustix::io::retry_on_intr(|| {
         recvmsg(socket.as_fd(), &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC)
-    })?;
+    });
+    let got = match got {
+        // Killed with a message of ours unread: as good as closed (unix(7)).
+        Err(rustix::io::Errno::CONNRESET) => return Ok(None),
+        got => got?,
+    };
     if got.bytes == 0 {
         return Ok(None);
     }
