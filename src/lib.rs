@@ -12,7 +12,8 @@
 //!                                      (once)       (files)  (the run)  (and logs)
 //! ```
 //!
-//! [`pipeline::check`] is this picture as code, on one screen, and there is no other way to run a check. [`cli`] turns
+//! [`pipeline::check`] is this picture as code, on one screen, and there is no other way to run a check; [`pipeline::repeat`] is the
+//! right half of it, over and over, in forked workers. [`cli`] turns
 //! words into a request; [`commands`] are the front doors and the only code that reads the environment. The flow is
 //! synchronous: a hit starts no runtime, and there is one thread when the sandbox is forked, since a child of a process
 //! with several may do next to nothing before it executes.
@@ -31,6 +32,8 @@
 //! | [`stage`] | a tree | a folder with exactly its files, kept for the next time |
 //! | [`sandbox`] | a plan | what was observed: exit, output, usage, what was enforced |
 //! | [`summary`] | a runner's output as it comes | counts of tests and one line |
+//! | [`results`] | output of any known runner as it comes | each test by name, for `flake` |
+//! | [`stats`] | how many runs and failures | bounds on the rate, and what may be claimed |
 //! | [`store`] | evidence | a row in SQLite, sealed; and back |
 //! | [`logs`] | whole outputs | compressed files by digest; and back |
 //! | [`report`] | events and the answer | text or JSON, on the streams that it owns |
@@ -79,8 +82,10 @@ pub mod logs;
 pub mod model;
 pub mod pipeline;
 pub mod report;
+pub mod results;
 pub mod sandbox;
 pub mod stage;
+pub mod stats;
 pub mod store;
 pub mod summary;
 pub mod toolchain;

@@ -1,6 +1,7 @@
 //! Every option and its help, as clap reads them. What they come to is in `request`.
 #![forbid(unsafe_code)]
 
+use crate::cli::flake::FlakeArgs;
 use crate::cli::ledger::{LedgerCommand, ReconcileArgs};
 use crate::model::event::Format;
 use crate::model::policy::{ClockMode, ClockStart};
@@ -22,6 +23,10 @@ Examples:
 const STATUS: &str = "\
 Exit status: the command's own; 124 it ran past its timeout; 125 checkrun could not decide; 126 or 127 the command \
 cannot be executed or is not found; 128+N it died of signal N; 130 or 143 checkrun itself was stopped.";
+
+const FLAKE_STATUS: &str = "\
+Exit status: 0 stable; 1 failing; 3 flaky; 4 undecided; 125 checkrun could not decide; 130 or 143 it was stopped, and \
+what was known by then is told.";
 
 /// Tells whether a command passes on an exact git tree: sandboxed, recorded, answered from the cache when it may
 #[derive(Debug, Parser)]
@@ -153,6 +158,11 @@ pub(super) enum Command {
     },
     /// Which steps of a ledger hold on this tree, and which is the first that does not
     Reconcile(ReconcileArgs),
+    /// Run a check many times and say how flaky it is
+    #[command(override_usage = "checkrun flake [OPTIONS] -- CMD [ARG]...", after_help = FLAKE_STATUS)]
+    Flake(Box<FlakeArgs>),
+    /// Checks that were seen to pass and to fail on the same tree
+    Flakes,
     /// Look after a ledger's file
     Ledger {
         #[command(subcommand)]

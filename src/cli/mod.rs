@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod flake;
 mod ledger;
 mod request;
 mod words;
@@ -10,6 +11,7 @@ mod words;
 #[cfg(test)]
 mod tests;
 
+pub use flake::{FlakeRequest, Goal};
 pub use ledger::{ReconcileRequest, StepGuard, StepRequest};
 pub use request::{
     CacheMode, CheckRequest, Gc, Global, Invocation, OutputRequest, PassedVariable, Request, RunRequest,

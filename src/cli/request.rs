@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::cli::arguments::{CheckArgs, Cli, Command, ConfineArgs, GlobalArgs, GuardName, RunArgs};
+use crate::cli::flake::{self, FlakeRequest};
 use crate::cli::ledger::{self, LedgerCommand, ReconcileRequest};
 use crate::cli::words::{Split, split};
 use crate::cli::{Exit, completions, man, usage};
@@ -92,6 +93,10 @@ pub enum Request {
         /// The file, as given.
         file: PathBuf,
     },
+    /// How flaky a check is.
+    Flake(Box<FlakeRequest>),
+    /// Checks known to be flaky.
+    Flakes,
     /// A text that the command line's own definitions give: a completion script or the man page.
     Text(Vec<u8>),
 }
@@ -212,6 +217,8 @@ pub(super) fn invocation(cli: Cli) -> Result<Invocation, Exit> {
         Some(Command::Init) => Request::Init,
         Some(Command::Gc { max_size, max_age }) => Request::Gc(Gc { max_size, max_age }),
         Some(Command::Reconcile(args)) => Request::Reconcile(Box::new(ledger::reconcile(args)?)),
+        Some(Command::Flake(args)) => Request::Flake(Box::new(flake::flake(*args)?)),
+        Some(Command::Flakes) => Request::Flakes,
         Some(Command::Ledger { command: LedgerCommand::Check { file } }) => Request::LedgerCheck { file },
         Some(Command::Completions { shell }) => Request::Text(completions(shell)),
         Some(Command::Man) => Request::Text(
@@ -242,7 +249,7 @@ fn run(args: RunArgs, format: Format) -> Result<Request, Exit> {
     Ok(Request::Run(Box::new(RunRequest { check: check(args.check)?, cache, output })))
 }
 
-fn check(args: CheckArgs) -> Result<CheckRequest, Exit> {
+pub(super) fn check(args: CheckArgs) -> Result<CheckRequest, Exit> {
     let argv = command(args.string, args.command_words)?;
     let tree = match (args.tree, args.staged, args.dir) {
         (Some(revision), _, _) => TreeChoice::Revision(revision),

@@ -4,6 +4,7 @@
 
 mod clock_check;
 mod failure;
+mod flake;
 mod init;
 mod inputs;
 mod listing;
@@ -73,6 +74,8 @@ fn dispatch(invocation: Invocation, session: &mut Session) -> Result<u8, Failure
         Request::Gc(wanted) => upkeep::gc(wanted, session),
         Request::Reconcile(request) => reconcile::reconcile(*request, session),
         Request::LedgerCheck { file } => reconcile::check_ledger(&file, session),
+        Request::Flake(request) => flake::flake(*request, session),
+        Request::Flakes => flake::flakes(session),
         Request::Text(text) => {
             text_of(&text, session);
             Ok(0)

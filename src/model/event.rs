@@ -46,12 +46,29 @@ pub enum Event<'a> {
         /// Files in all.
         total: u64,
     },
+    /// A check is run many times.
+    Runs(RunsSoFar),
     /// The check's command is about to be executed.
     Started,
     /// The check printed something.
     Output(Stream, &'a [u8]),
     /// Something a person should know, said once.
     Warning(&'a str),
+}
+
+/// How far many runs of a check have come.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RunsSoFar {
+    /// Runs that ended with a verdict.
+    pub runs: u64,
+    /// Those of them that did not pass.
+    pub failed: u64,
+    /// How many it will be, if that is known.
+    pub of: Option<u64>,
+    /// Upper bound on the rate of failures so far.
+    pub bound: f64,
+    /// What is left, if that can be told.
+    pub left: Option<Duration>,
 }
 
 /// Takes events as they come; given from above to whoever has something to tell.

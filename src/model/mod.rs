@@ -1,9 +1,10 @@
 //! The nouns of checkrun, shared by every room: what is asked (`check`, `policy`, `runner`), what it is known by
-//! (`digest`), what came of it (`outcome`, `evidence`) and what is told on the way (`event`).
+//! (`digest`), what came of it (`outcome`, `evidence`, `case`) and what is told on the way (`event`).
 //!
 //! Nothing here opens a file, reads a clock or calls the kernel.
 #![forbid(unsafe_code)]
 
+pub mod case;
 pub mod check;
 pub mod digest;
 pub mod event;

@@ -32,6 +32,48 @@ impl fmt::Display for Bytes {
     }
 }
 
+/// A share between nothing and all, both excluded: a rate of failures, or a confidence.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Share {
+    billionths: u32,
+}
+
+impl Share {
+    /// One in twenty.
+    pub const TWENTIETH: Self = Self { billionths: 50_000_000 };
+    /// All but one in twenty.
+    pub const NINETEEN_TWENTIETHS: Self = Self { billionths: 950_000_000 };
+
+    /// Reads `1%`, `0.5%`, `0.01`.
+    ///
+    /// # Errors
+    /// Says what is wrong with the text and what is accepted.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let problem = || {
+            format!(
+                "`{text}` is no share between 0 and 1, both excluded; write one such as `1%`, `0.5%` or `0.01`"
+            )
+        };
+        let text = text.trim();
+        let (number, digits) = text.strip_suffix('%').map_or((text, 9_usize), |number| (number.trim(), 7));
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+        let plain = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        if !plain(whole) || !plain(fraction) || whole.len() > 3 || fraction.len() > digits {
+            return Err(problem());
+        }
+        let padded = format!("{whole}{fraction:0<digits$}");
+        let billionths = padded.parse::<u64>().ok().and_then(|number| u32::try_from(number).ok());
+        let billionths = billionths.filter(|number| (1..1_000_000_000).contains(number));
+        Ok(Self { billionths: billionths.ok_or_else(problem)? })
+    }
+
+    /// As a number between 0 and 1.
+    #[must_use]
+    pub fn value(self) -> f64 {
+        f64::from(self.billionths) / 1e9
+    }
+}
+
 /// Reads `90s`, `10m`, `1h 30m`, `250ms`; never zero.
 ///
 /// # Errors
@@ -139,6 +181,13 @@ mod tests {
             ("1.5".into(), "2".into(), "0.01".into())
         );
         assert!(parse_duration("soon").is_err());
+        for (text, value) in [("1%", 0.01), ("0.5%", 0.005), ("0.01", 0.01), ("95 %", 0.95), ("99.9%", 0.999)]
+        {
+            assert!(Share::parse(text).is_ok_and(|share| (share.value() - value).abs() < 1e-12), "{text}");
+        }
+        for text in ["0", "0%", "100%", "1", "1.5", "-1%", "", "%", "NaN", "1e-3", "0.00000000001"] {
+            assert!(Share::parse(text).is_err(), "{text}");
+        }
         assert_eq!(parse_instant("2026-01-01T00:00:00Z"), Ok(1_767_225_600));
         assert_eq!(show_instant(1_767_225_600), "2026-01-01T00:00:00Z");
         assert!(parse_instant("1969-12-31T00:00:00Z").is_err());

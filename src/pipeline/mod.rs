@@ -11,6 +11,7 @@ mod inputs;
 mod lead;
 mod prepare;
 mod recording;
+mod repeat;
 mod runs;
 mod standing;
 mod verdict;
@@ -18,6 +19,7 @@ mod verdict;
 pub use bearings::Bearings;
 pub use groups::{HostInputs, InputGroups, TreeInputs};
 pub use prepare::{Origin, Prepared, Wish, prepare, prepare_on};
+pub use repeat::{Director, Execution, repeat};
 pub use standing::{inputs_differ, inputs_that_hold};
 pub use verdict::exit_status;
 
@@ -137,6 +139,9 @@ pub enum PipelineError {
     /// The whole output was asked for and cannot be written.
     #[error("cannot write the output to {path}: {source}", path = path.display())]
     Output { path: PathBuf, source: io::Error },
+    /// One of several processes that run a check says so.
+    #[error("{text}")]
+    Worker { text: String, hint: Option<String> },
 }
 
 impl PipelineError {
@@ -161,6 +166,7 @@ impl PipelineError {
             ),
             Self::NotCached(_) => Some("`checkrun explain` says what differs; without `--cached-only` it is run".to_owned()),
             Self::Folder { .. } => Some("set CHECKRUN_CACHE_DIR to a folder that this user can write to".to_owned()),
+            Self::Worker { hint, .. } => hint.clone(),
             Self::Interrupted(_) | Self::Output { .. } => None,
         }
     }

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::model::check::Guard;
+use crate::model::event::RunsSoFar;
 use crate::model::evidence::{CacheUse, Evidence};
 use crate::model::outcome::Outcome;
 use crate::report::answer::{shell_words, state_text};
@@ -100,12 +101,33 @@ pub(super) fn waiting(waited: Duration) -> String {
     format!("checkrun: waiting for the same check that is already running, {}s", waited.as_secs())
 }
 
+/// The progress line while a check is run many times.
+pub(super) fn runs(so_far: RunsSoFar) -> String {
+    let RunsSoFar { runs, failed, of, bound, left } = so_far;
+    let of = of.map_or_else(String::new, |of| format!(" of {of}"));
+    let left = left.map_or_else(String::new, |left| format!(", {} left", seconds(left.as_secs_f64())));
+    format!("checkrun: {runs}{of} runs, {failed} failed, rate at most {}{left}", percent(bound))
+}
+
+/// A share of one as people read it: `3.1%`, `0.04%`.
+#[must_use]
+pub fn percent(share: f64) -> String {
+    let digits = match share * 100.0 {
+        percent if percent >= 10.0 || percent == 0.0 => 0,
+        percent if percent >= 1.0 => 1,
+        percent if percent >= 0.1 => 2,
+        _ => 4,
+    };
+    format!("{:.digits$}%", share * 100.0)
+}
+
 fn plural<'w>(count: u64, one: &'w str, many: &'w str) -> &'w str {
     if count == 1 { one } else { many }
 }
 
 /// Seconds as people read them: `0.004s`, `22.6s`, `3m 05s`.
-fn seconds(secs: f64) -> String {
+#[must_use]
+pub fn seconds(secs: f64) -> String {
     let millis = Duration::try_from_secs_f64(secs).unwrap_or_default().as_millis();
     match millis {
         0..1000 => format!("0.{millis:03}s"),

@@ -35,7 +35,9 @@ impl Lines {
                 }
                 json!({"event": "output", "stream": name, "text": text})
             }
-            Event::Output(..) | Event::Waiting { .. } | Event::Staging { .. } => return None,
+            Event::Output(..) | Event::Runs(_) | Event::Waiting { .. } | Event::Staging { .. } => {
+                return None;
+            }
         };
         Some(self.line(fields))
     }

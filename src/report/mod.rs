@@ -14,7 +14,7 @@ mod tests;
 
 pub use answer::{Answer, Circumstances, shell_words};
 pub use file::{ReportError, check_writable, write_atomically};
-pub use human::{evidence_text, table, verdict_line};
+pub use human::{evidence_text, percent, seconds, table, verdict_line};
 pub use progress::Progress;
 pub use streams::Streams;
 
@@ -172,6 +172,14 @@ impl Reporter {
         self.message(&human::failure(text, hint, self.manner.colour));
     }
 
+    /// Says on stderr what a person may want to know beforehand, unless less is wanted.
+    pub fn note(&mut self, text: &str) {
+        if self.wishes.loudness > Loudness::Quiet {
+            self.clear_progress();
+            self.message(&format!("checkrun: {text}"));
+        }
+    }
+
     /// Prints lines on stderr, starting on a fresh line.
     fn message(&mut self, text: &str) {
         self.streams.message(text);
@@ -222,6 +230,7 @@ impl Sink for Reporter {
             }
             Event::Waiting { waited } => self.show_progress(|| human::waiting(waited)),
             Event::Staging { done, total } => self.show_progress(|| human::staging(done, total)),
+            Event::Runs(so_far) => self.show_progress(|| human::runs(so_far)),
             Event::Started => self.clear_progress(),
             Event::Output(stream, bytes) => self.output(stream, bytes),
             Event::Warning(text) => {

@@ -11,7 +11,7 @@
 //!
 //! The host's uid 0 is never mapped: a privileged caller becomes another user first (`probe::host_user`). `plan`
 //! decides what is to be built, `probe` finds out what can be, `launch` starts and watches, `cgroup` limits, `bare`
-//! is the level without namespaces, `wire` and `channel` are how the processes talk, `sys` holds all unsafe code.
+//! is the level without namespaces, `crew` runs several at a time, `wire` and `channel` are how the processes talk, `sys` holds all unsafe code.
 
 pub mod observer;
 pub mod plan;
@@ -24,6 +24,7 @@ mod cgroup;
 mod channel;
 mod clock;
 mod command;
+mod crew;
 mod etc;
 mod filter;
 mod init;
@@ -40,6 +41,7 @@ mod sys;
 mod trials;
 
 pub use cgroup::CgroupKind;
+pub use crew::{Crew, Heard};
 pub use interrupts::Interrupts;
 pub use launch::run;
 

@@ -89,6 +89,15 @@ impl Reader {
         }
     }
 
+    /// The newest record of each key that was seen to pass and to fail, newest first, at most `limit`.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn flaky(&self, limit: u32) -> Result<Listing, StoreError> {
+        let rest = "WHERE k.passed > 0 AND k.failed > 0 AND e.id = k.answer ORDER BY e.id DESC LIMIT ?1";
+        self.list(rest, params![limit])
+    }
+
     /// The record of that number.
     ///
     /// # Errors

@@ -19,6 +19,10 @@ mod contract;
 mod crowd;
 /// How a run ends, and that nothing of it is left.
 mod ending;
+/// How flaky a check is.
+mod flake;
+/// Each test of a flaky check by name.
+mod flake_tests;
 /// One check from question to answer.
 mod flow;
 /// Guard `inputs`: observed inputs.

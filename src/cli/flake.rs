@@ -1,0 +1,113 @@
+//! The commands on flakes: their options as clap reads them, and what they come to.
+#![forbid(unsafe_code)]
+
+use crate::cli::arguments::CheckArgs;
+use crate::cli::request::{CheckRequest, check};
+use crate::cli::{Exit, usage};
+use crate::model::units::{Share, parse_duration};
+use clap::Args;
+use std::time::Duration;
+
+/// Failures that are looked for where nothing else is asked.
+const DEFAULT_RATE: Share = Share::TWENTIETH;
+
+/// `checkrun flake`.
+#[derive(Debug, Args)]
+pub(super) struct FlakeArgs {
+    #[command(flatten)]
+    check: CheckArgs,
+    /// Run it N times
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000), group = "goal",
+        help_heading = "How often")]
+    runs: Option<u64>,
+    /// Run it until its rate of failures is known to be below RATE or not, such as 'p<1%' [default: p<5%]
+    #[arg(long, value_name = "RATE", value_parser = rate, group = "goal", help_heading = "How often")]
+    certify: Option<Share>,
+    /// Run it for that long, such as 10m
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration, group = "goal", help_heading = "How often")]
+    span: Option<Duration>,
+    /// Run it until it fails
+    #[arg(long, group = "goal", help_heading = "How often")]
+    until_fail: bool,
+    /// Was it fixed: run it as often as it takes to tell from the failures on record under a key, or of another revision
+    #[arg(long, value_name = "KEY|REV", group = "goal", help_heading = "How often")]
+    fixed: Option<String>,
+    /// How sure every claim is [default: 95%]
+    #[arg(long, value_name = "SHARE", value_parser = confidence, help_heading = "How often")]
+    confidence: Option<Share>,
+    /// Runs at one time [default: the number of processors]
+    #[arg(long, value_name = "J", value_parser = clap::value_parser!(u16).range(1..=256), help_heading = "How often")]
+    jobs: Option<u16>,
+    /// Never more runs than this
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000),
+        conflicts_with = "runs", help_heading = "How often")]
+    max_runs: Option<u64>,
+}
+
+/// How long a check is repeated.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Goal {
+    /// A number of times.
+    Runs(u64),
+    /// Until its rate is known to be below this or not.
+    Certify(Share),
+    /// For that long.
+    For(Duration),
+    /// Until it fails.
+    UntilFail,
+    /// As often as it takes to say that the failures of this key or revision are gone.
+    Fixed(String),
+}
+
+/// A check to be repeated.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FlakeRequest {
+    /// The check.
+    pub check: CheckRequest,
+    /// How long.
+    pub goal: Goal,
+    /// How sure claims are.
+    pub confidence: Share,
+    /// Runs at one time, if it was said.
+    pub jobs: Option<u16>,
+    /// The most runs, if it was said.
+    pub max_runs: Option<u64>,
+}
+
+pub(super) fn flake(args: FlakeArgs) -> Result<FlakeRequest, Exit> {
+    let goal = match (args.runs, args.certify, args.span, args.fixed) {
+        (Some(runs), ..) => Goal::Runs(runs),
+        (_, Some(rate), ..) => Goal::Certify(rate),
+        (_, _, Some(span), _) => Goal::For(span),
+        (_, _, _, Some(name)) => Goal::Fixed(name),
+        _ if args.until_fail => Goal::UntilFail,
+        _ => Goal::Certify(DEFAULT_RATE),
+    };
+    if matches!(&goal, Goal::Fixed(name) if name.trim().is_empty()) {
+        return Err(usage("`--fixed` names no key and no revision", Some("`checkrun flakes` lists keys")));
+    }
+    Ok(FlakeRequest {
+        check: check(args.check)?,
+        goal,
+        confidence: args.confidence.unwrap_or(Share::NINETEEN_TWENTIETHS),
+        jobs: args.jobs,
+        max_runs: args.max_runs,
+    })
+}
+
+/// `p<1%` or `1%`.
+fn rate(text: &str) -> Result<Share, String> {
+    let number = text.trim();
+    let number = number.strip_prefix('p').map_or(number, str::trim_start);
+    let number = number.strip_prefix('<').unwrap_or(number);
+    Share::parse(number).map_err(|problem| format!("{problem}; a claim reads `p<1%`"))
+}
+
+/// A confidence: more sure than not.
+fn confidence(text: &str) -> Result<Share, String> {
+    let share = Share::parse(text)?;
+    if share.value() < 0.5 {
+        return Err(format!("`{text}` is less sure than not; a confidence is from 50% to below 100%"));
+    }
+    Ok(share)
+}

@@ -1,0 +1,183 @@
+//! Door 3: how flaky a check is. It is run many times under one key; each run is an execution like any other, on record,
+//! and none is answered from there. When to stop is `course`'s, what it means `verdict`'s, how it is told `told`'s.
+#![forbid(unsafe_code)]
+
+mod cases;
+mod course;
+mod known;
+mod told;
+mod verdict;
+
+pub(super) use known::flakes;
+
+use crate::cli::{FlakeRequest, Goal};
+use crate::commands::run::wish;
+use crate::commands::{Failure, Session};
+use crate::key;
+use crate::model::evidence::{Evidence, Tally};
+use crate::pipeline::{self, Prepared, Wish};
+use crate::report::{percent, seconds};
+use crate::stats;
+use crate::store::{Record, Store};
+use crate::tree::Source;
+use course::{Course, Rule, Stopped};
+use std::time::{Duration, Instant};
+use told::Report;
+
+/// How sure the lower bound on the old rate is where it is asked whether something was fixed.
+const OLD_RATE_CONFIDENCE: f64 = 0.9;
+/// A good rate is this part of the one that is not to be accepted.
+const GOOD_PART: f64 = 0.1;
+/// The fewest runs after which a claim is given up.
+const CAP_AT_LEAST: u64 = 100;
+/// The most runs where nothing else ends them.
+const CAP: u64 = 1_000_000;
+
+/// Runs a check many times and says how flaky it is.
+pub(super) fn flake(request: FlakeRequest, session: &mut Session) -> Result<u8, Failure> {
+    let began = Instant::now();
+    let wish = wish(request.check.clone(), &session.start)?;
+    let mut prepared = pipeline::prepare(&wish, &session.around)?;
+    let found = pipeline::on_record(&prepared, &session.around)?;
+    let confidence = request.confidence.value();
+    let jobs = jobs(&request);
+    let rule = rule(&request, &wish, &prepared, session)?;
+    if let Rule::Fixed { needed, old, secs, .. } = &rule {
+        let took = Duration::from_secs_f64((secs * stats::real(*needed) / f64::from(jobs)).clamp(0.0, 1e9));
+        session.reporter.note(&format!(
+            "it failed {} of {} times before; to call that fixed takes {needed} runs without a failure, about {}",
+            old.failed,
+            old.failed + old.passed,
+            seconds(took.as_secs_f64())
+        ));
+    }
+    prepared.close_store();
+    let mut course = Course::new(rule, confidence, found.tally, &mut session.reporter);
+    pipeline::repeat(std::slice::from_ref(&prepared), usize::from(jobs), &session.around, &mut course)?;
+    let seen = course.finish();
+    if let Some(Stopped::NotStarted(evidence)) = &seen.stopped {
+        return Err(not_started(evidence));
+    }
+    let verdict = verdict::judge(&seen);
+    let report = Report::new(&seen, &verdict, &prepared, began.elapsed(), jobs);
+    if session.reporter.is_json() {
+        session.reporter.object(&report);
+    } else {
+        session.reporter.data(report.text().as_bytes());
+    }
+    Ok(match seen.stopped {
+        Some(Stopped::Interrupted(signal)) => u8::try_from(128 + signal).unwrap_or(super::UNDECIDED),
+        _ => verdict.word.status(),
+    })
+}
+
+/// Runs at one time: as asked, else one for each processor, and no more than there will be runs.
+fn jobs(request: &FlakeRequest) -> u16 {
+    let processors =
+        || std::thread::available_parallelism().map_or(1, |count| u16::try_from(count.get()).unwrap_or(256));
+    let jobs = request.jobs.unwrap_or_else(|| processors().min(256));
+    let most = match request.goal {
+        Goal::Runs(runs) => runs,
+        _ => request.max_runs.unwrap_or(u64::MAX),
+    };
+    jobs.min(u16::try_from(most).unwrap_or(u16::MAX)).max(1)
+}
+
+fn rule(
+    request: &FlakeRequest,
+    wish: &Wish,
+    prepared: &Prepared,
+    session: &mut Session,
+) -> Result<Rule, Failure> {
+    let confidence = request.confidence.value();
+    let cap = request.max_runs;
+    Ok(match &request.goal {
+        Goal::Runs(runs) => Rule::Runs(*runs),
+        Goal::Certify(rate) => {
+            let bad = rate.value();
+            let test = stats::SequentialTest { good: bad * GOOD_PART, bad, error: 1.0 - confidence };
+            let usual = test.shortest().saturating_mul(4).clamp(CAP_AT_LEAST, CAP);
+            Rule::Certify { test, cap: cap.unwrap_or(usual) }
+        }
+        Goal::For(span) => Rule::For { span: *span, cap: cap.unwrap_or(CAP) },
+        Goal::UntilFail => Rule::UntilFail { cap: cap.unwrap_or(CAP) },
+        Goal::Fixed(name) => {
+            let old = old_record(name, wish, prepared, session)?;
+            let least = stats::lower_bound(
+                old.tally.passed + old.tally.failed,
+                old.tally.failed,
+                OLD_RATE_CONFIDENCE,
+            );
+            let needed = stats::clean_runs_needed(least, confidence).ok_or_else(|| {
+                Failure::new(
+                    format!("it failed so rarely before ({}) that no number of runs tells", percent(least)),
+                    None,
+                )
+            })?;
+            Rule::Fixed {
+                needed,
+                least,
+                old: old.tally,
+                key: old.key.to_string(),
+                secs: old.evidence.secs,
+                cap: cap.unwrap_or(u64::MAX),
+            }
+        }
+    })
+}
+
+/// The newest record under the key, or of this very command on the revision, that is to have been fixed.
+fn old_record(name: &str, wish: &Wish, now: &Prepared, session: &mut Session) -> Result<Record, Failure> {
+    let hint = Some("`checkrun flakes` lists what is known to be flaky");
+    let reader = Store::open_reader(&session.around.store)?
+        .ok_or_else(|| Failure::new("nothing is on record yet, so nothing can have been fixed", None))?;
+    let digits = name.strip_prefix("b3:").unwrap_or(name);
+    let may_be_key = digits.len() >= 6 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let by_key = if may_be_key { reader.by_key(name)?.records.into_iter().next() } else { None };
+    let record = match by_key {
+        Some(record) => record,
+        None => {
+            let then = Wish { source: Source::Revision(name.to_owned()), ..wish.clone() };
+            let then = pipeline::prepare(&then, &session.around)?;
+            let listing = reader.by_key(&then.keyed.key.to_string())?;
+            listing
+                .records
+                .into_iter()
+                .next()
+                .ok_or_else(|| Failure::new(format!("this check is not on record for `{name}`"), hint))?
+        }
+    };
+    if key::argv_of(&record.preimage).is_none_or(|argv| argv != now.action.command.argv) {
+        return Err(Failure::new(format!("`{name}` is a record of another command"), hint));
+    }
+    if record.key == now.keyed.key {
+        return Err(Failure::new(
+            format!(
+                "`{name}` is this very check on this very tree: nothing was changed that could have fixed it"
+            ),
+            Some("name the key or the revision from before the change"),
+        ));
+    }
+    if record.tally.failed == 0 {
+        return Err(Failure::new(
+            format!("`{name}` never failed on record, so there is nothing to fix"),
+            hint,
+        ));
+    }
+    Ok(record)
+}
+
+/// A command that cannot be started is no check at all.
+fn not_started(evidence: &Evidence) -> Failure {
+    let why = evidence.reason.as_deref().unwrap_or("it could not be executed");
+    let why = why.split_once(": ").map_or(why, |(_, sentence)| sentence);
+    Failure::new(
+        format!("the command cannot be started: {why}"),
+        Some("`checkrun run` with the same words shows the same; `--runner` shows it another toolchain"),
+    )
+}
+
+/// Passes and failures together.
+fn all(tally: Tally) -> u64 {
+    tally.passed.saturating_add(tally.failed)
+}

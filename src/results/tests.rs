@@ -1,0 +1,132 @@
+//! What each runner prints, and the tests that are read from it.
+
+use super::*;
+
+/// The fates of all tests, by name, from output that comes in small pieces.
+fn read(text: &str) -> Vec<(String, Fate)> {
+    let mut results = Results::default();
+    for piece in text.as_bytes().chunks(7) {
+        results.push(false, piece);
+    }
+    results.finish().into_iter().map(|case| (case.id.clone(), case.fate())).collect()
+}
+
+#[track_caller]
+fn expect(text: &str, tests: &[(&str, Fate)]) {
+    let tests: Vec<(String, Fate)> = tests.iter().map(|(id, fate)| ((*id).to_owned(), *fate)).collect();
+    assert_eq!(read(text), tests);
+}
+
+// golang/go#38382: a panic in a goroutine leaves a test without an end.
+#[test]
+fn go_events_without_an_end_are_aborted() {
+    expect(
+        "{\"Action\":\"run\",\"Package\":\"m\",\"Test\":\"TestA\"}\n\
+         {\"Action\":\"pass\",\"Package\":\"m\",\"Test\":\"TestA\"}\n\
+         {\"Action\":\"run\",\"Package\":\"m\",\"Test\":\"TestB\"}\n\
+         {\"Action\":\"run\",\"Package\":\"m\",\"Test\":\"TestC\"}\n\
+         {\"Action\":\"fail\",\"Package\":\"m\",\"Test\":\"TestC\"}\n",
+        &[("m.TestA", Fate::Passed), ("m.TestB", Fate::Aborted), ("m.TestC", Fate::Failed)],
+    );
+    expect(
+        "=== RUN   TestA\n--- PASS: TestA (0.00s)\n=== RUN   TestB\n    --- SKIP: TestB/x (0.00s)\npanic: no\n",
+        &[("TestA", Fate::Passed), ("TestB", Fate::Aborted), ("TestB/x", Fate::Skipped)],
+    );
+}
+
+// rust-lang/cargo#9326: prints of the code under test land inside lines.
+#[test]
+fn libtest_lines_may_be_broken_by_output() {
+    expect(
+        "running 4 tests\ntest a::one ... ok\ntest a::two - should panic ... ok\ntest three ... some output\nmore FAILED\n\
+         test four ... ignored, slow\ntest five ... \n",
+        &[
+            ("a::one", Fate::Passed),
+            ("a::two", Fate::Passed),
+            ("three", Fate::Failed),
+            ("four", Fate::Skipped),
+            ("five", Fate::Aborted),
+        ],
+    );
+}
+
+#[test]
+fn nextest_lines_are_read_once_and_attempts_are_one_test() {
+    expect(
+        "        PASS [   0.005s] (1/3) krate a::one\n  TRY 1 FAIL [   0.004s] krate a::two\n  TRY 2 PASS [   0.004s] krate a::two\n\
+         \x20    SIGABRT [   0.1s] krate three\n------------\n     Summary [   0.1s] 3 tests run\n        FAIL [   0.004s] krate a::one\n",
+        &[("krate a::one", Fate::Passed), ("krate a::two", Fate::Failed), ("krate three", Fate::Failed)],
+    );
+}
+
+#[test]
+fn pytest_is_read_from_lines_and_from_the_summary() {
+    expect(
+        "tests/test_a.py::test_one PASSED            [ 33%]\ntests/test_a.py::test_two[x y] FAILED  [ 66%]\n\
+         tests/test_a.py::test_three SKIPPED (no)     [100%]\n=== short test summary info ===\n\
+         FAILED tests/test_a.py::test_two[x y] - assert 1 == 2\nERROR tests/test_a.py::test_one - teardown\n",
+        &[
+            ("tests/test_a.py::test_one", Fate::Failed),
+            ("tests/test_a.py::test_two[x y]", Fate::Failed),
+            ("tests/test_a.py::test_three", Fate::Skipped),
+        ],
+    );
+    expect(
+        "FAILED t.py::a - AssertionError\nPASSED t.py::b\n",
+        &[("t.py::a", Fate::Failed), ("t.py::b", Fate::Passed)],
+    );
+}
+
+#[test]
+fn tap_that_ends_before_its_plan_has_failed() {
+    expect(
+        "TAP version 13\n1..3\nok 1 - adds\nnot ok 2 - takes # TODO later\n    ok 1 - inner\n",
+        &[
+            ("adds", Fate::Passed),
+            ("takes", Fate::Skipped),
+            ("inner", Fate::Passed),
+            ("TAP plan 1..3", Fate::Failed),
+        ],
+    );
+}
+
+// jenkinsci/junit-plugin#580: characters that XML forbids. box/flaky#136: several records of one test.
+#[test]
+fn junit_reports_are_repaired_and_attempts_are_one_test() {
+    let mut results = Results::default();
+    results.push(false, b"noise\n<testsuites><testsuite name=\"s\"><testcase classname=\"a.B\" name=\"x &lt; y\"/>\n\
+        <testcase classname=\"a.B\" name=\"two\"><failure message=\"\x01bad\">\x1b[31m</failure></testcase>\n\
+        <testcase classname=\"a.B\" name=\"two\"></testcase><testcase name=\"three\"><flakyFailure/></testcase>\n\
+        <testcase name=\"four\"><skipped/></testcase></testsuite></testsuites>\nmore noise < & >\n");
+    let cases = results.finish();
+    let told: Vec<(&str, Fate)> = cases.iter().map(|case| (case.id.as_str(), case.fate())).collect();
+    assert_eq!(
+        told,
+        [
+            ("a.B::x < y", Fate::Passed),
+            ("a.B::two", Fate::Failed),
+            ("three", Fate::Failed),
+            ("four", Fate::Skipped)
+        ]
+    );
+    assert_eq!((cases[1].passed, cases[1].failed), (1, 1));
+}
+
+#[test]
+fn what_is_no_test_is_not_taken_for_one() {
+    for text in [
+        "ok, all is well\n",
+        "test this ... and that\nnothing\n",
+        "PASS\n",
+        "--- a/file\n+++ b/file\n",
+        "FAILED to connect to ::1\n",
+        "not ok\n",
+        "[ok] 1\n",
+        "{\"Action\":1}\n",
+        "\u{fffd}::\n",
+        "ok\tm\t0.1s\n",
+    ] {
+        let tests = read(text);
+        assert!(tests.iter().all(|(_, fate)| *fate == Fate::Aborted), "{text}: {tests:?}");
+    }
+}
