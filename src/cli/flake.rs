@@ -32,6 +32,9 @@ pub(super) struct FlakeArgs {
     /// Was it fixed: run it as often as it takes to tell from the failures on record under a key, or of another revision
     #[arg(long, value_name = "KEY|REV", group = "goal", help_heading = "How often")]
     fixed: Option<String>,
+    /// Find out why: turn one input after the other, in some hundreds of runs
+    #[arg(long, group = "goal", conflicts_with_all = ["confidence", "max_runs"], help_heading = "How often")]
+    explain: bool,
     /// How sure every claim is [default: 95%]
     #[arg(long, value_name = "SHARE", value_parser = confidence, help_heading = "How often")]
     confidence: Option<Share>,
@@ -64,6 +67,8 @@ pub enum Goal {
 pub struct FlakeRequest {
     /// The check.
     pub check: CheckRequest,
+    /// Find out why instead.
+    pub explain: bool,
     /// How long.
     pub goal: Goal,
     /// How sure claims are.
@@ -88,6 +93,7 @@ pub(super) fn flake(args: FlakeArgs) -> Result<FlakeRequest, Exit> {
     }
     Ok(FlakeRequest {
         check: check(args.check)?,
+        explain: args.explain,
         goal,
         confidence: args.confidence.unwrap_or(Share::NINETEEN_TWENTIETHS),
         jobs: args.jobs,

@@ -20,6 +20,9 @@ use std::time::Duration;
 /// How often a director that has nothing to decide is asked all the same, for its progress line and its deadline.
 const TICK: Duration = Duration::from_millis(100);
 
+/// SIGTERM (signal(7)), by which a worker ends what it runs.
+const GIVE_UP: i32 = 15;
+
 /// One execution.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Execution {
@@ -65,7 +68,7 @@ enum Said {
 /// # Errors
 /// Whatever keeps one of them from being decided; what was recorded before stays on record.
 pub fn repeat(
-    variants: &[Prepared],
+    variants: &[&Prepared],
     jobs: usize,
     around: &Surroundings,
     director: &mut dyn Director,
@@ -89,8 +92,13 @@ pub fn repeat(
             *task = Some((number, variant));
             number += 1;
         }
-        if director.is_done() || at_work.iter().all(Option::is_none) {
+        if at_work.iter().all(Option::is_none) {
             return Ok(());
+        }
+        if director.is_done() && !stopped {
+            // What is as good as over still comes in, since it is on record; the rest is ended.
+            stopped = true;
+            crew.signal(GIVE_UP);
         }
         match crew.hear(&interrupts, TICK).map_err(failed("hear of runs beside"))? {
             Heard::Nothing => director.tick(),
@@ -126,7 +134,7 @@ pub fn repeat(
 }
 
 /// The life of a worker: a line names a check, it is run, a line says what came of it.
-fn serve(variants: &[Prepared], around: &Surroundings, interrupts: &Interrupts, socket: &UnixStream) {
+fn serve(variants: &[&Prepared], around: &Surroundings, interrupts: &Interrupts, socket: &UnixStream) {
     for line in BufReader::new(socket).lines() {
         let task = line.ok().and_then(|line| line.parse::<usize>().ok());
         let Some(prepared) = task.and_then(|number| variants.get(number)) else { return };

@@ -62,7 +62,7 @@ impl Crew {
                     }
                     drop(ours);
                     // Ctrl-C reaches the parent alone, which passes it on: twice would mean that there is no time for an ending.
-                    drop(rustix::process::setpgid(None, None));
+                    let _ = rustix::process::setpgid(None, None);
                     let status = if lives_with(own) { serve(theirs, work) } else { 1 };
                     sys::exit_now(status)
                 }

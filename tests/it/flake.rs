@@ -48,8 +48,9 @@ fn a_check_that_passes_and_fails_is_flaky_for_every_door() {
         let told = flake(&env, &["--runs", "24", "--jobs", "2"], &script).expect(3).json();
         assert_eq!(told["verdict"], "flaky");
         let k = told["k"].as_u64().unwrap();
+        let rate = f64::from(u32::try_from(k).unwrap());
         let [low, high] = [0, 1].map(|at| told["interval"][at].as_f64().unwrap());
-        assert!((1..24).contains(&k) && low < 0.5 && high > 0.5, "{told}");
+        assert!((1..24).contains(&k) && low * 24.0 < rate && rate < high * 24.0, "{told}");
         assert_eq!(told["flaky"]["failed"].as_u64(), Some(k));
         assert_eq!(told["failures"][0]["exit"], 1);
         // Never answered again, though the record has results.
@@ -69,7 +70,7 @@ fn a_check_that_passes_and_fails_is_flaky_for_every_door() {
         let path = env.path("ledger.json");
         let report =
             env.checkrun(&["reconcile", path.to_str().unwrap(), "--format", "json"]).expect(1).json();
-        assert_eq!(report["steps"][0]["status"], "flaky", "{report}");
+        assert_eq!(report["steps"][0]["finding"], "flaky", "{report}");
     }
 }
 
@@ -98,7 +99,9 @@ fn a_claim_is_certified_after_the_runs_that_its_test_needs() {
     assert!((12..=13).contains(&n) && told["bound"]["method"] == "sequential", "{told}");
     // Runs of earlier sessions count, so that hardly anything is left to do.
     let told = flake(&env, &claim, "exit 0").expect(0).json();
-    assert!(told["n"].as_u64().unwrap() <= 2 && told["earlier"]["passed"].as_u64() == Some(n), "{told}");
+    assert!(told["n"].as_u64().unwrap() <= 2, "{told}");
+    // Also one that was running when the decision fell counts in one session or not at all.
+    assert_eq!(told["earlier"]["passed"].as_u64(), Some(n), "{told}");
     // The cap comes first.
     let told = flake(&env, &["--certify", "p<1%", "--max-runs", "5"], "exit  0").expect(4).json();
     assert_eq!((told["n"].as_u64(), &told["verdict"]), (Some(5), &"undecided".into()));

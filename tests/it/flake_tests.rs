@@ -66,18 +66,3 @@ fn names_that_change_each_run_are_told() {
     let (_, tests) = flake(&env, "6", &["sh", "-c", script]);
     assert_eq!(tests["unstable_names"], serde_json::json!(["test_a.py::test_x[#]"]));
 }
-
-/// The Go toolchain itself, whose standard library each run compiles anew: few runs with many attempts.
-#[test]
-fn go_tests_by_name() {
-    let env = Env::new();
-    env.write("go.mod", "module example.org/m\n\ngo 1.20\n");
-    env.write(
-        "m_test.go",
-        "package m\n\nimport (\"crypto/rand\"; \"testing\")\n\nfunc TestA(t *testing.T) {}\n\n\
-         func TestB(t *testing.T) {\n\tb := make([]byte, 1)\n\trand.Read(b)\n\tif b[0] < 128 {\n\t\tt.Fatal(\"low\")\n\t}\n}\n",
-    );
-    let (_, tests) = flake(&env, "2", &["go", "test", "-json", "-count=12", "./..."]);
-    assert_eq!(tests["seen"].as_u64(), Some(2), "{tests}");
-    assert_eq!(ids(&tests), ["flaky example.org/m.TestB"], "{tests}");
-}

@@ -307,8 +307,7 @@ fn only_the_front_doors_ask_about_the_surroundings() {
             wrong.push(format!("{} asks `{word}`; below commands it arrives as a value", source.path));
         }
         if code.contains("process::Command") {
-            wrong
-                .push(format!("{} starts a program; only the sandbox runs anything, by itself", source.path));
+            wrong.push(format!("{} starts a program; only the sandbox does", source.path));
         }
     }
     none(&wrong);

@@ -21,6 +21,8 @@ mod crowd;
 mod ending;
 /// How flaky a check is.
 mod flake;
+/// Why a check is flaky.
+mod flake_causes;
 /// Each test of a flaky check by name.
 mod flake_tests;
 /// One check from question to answer.

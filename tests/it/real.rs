@@ -171,3 +171,39 @@ fn this_repositorys_own_unit_tests_run_under_cargo_and_are_counted() {
     assert_eq!(result["tests"]["passed"], words.matches("#[test]").count());
     assert_eq!(result["tests"]["failed"], 0);
 }
+
+/// Each run compiles Go's standard library anew, so there are few of them, with many attempts.
+#[test]
+fn each_go_test_of_a_flaky_check_has_counts_of_its_own() {
+    let go = open_tool("go");
+    let env = Env::of(Who::User).var("PATH", format!("{}/bin:/usr/bin:/bin", go.display()));
+    env.write("go.mod", "module example.org/m\n\ngo 1.20\n");
+    env.write(
+        "m_test.go",
+        "package m\n\nimport (\n\t\"crypto/rand\"\n\t\"testing\"\n)\n\nfunc TestA(t *testing.T) {}\n\n\
+         func TestB(t *testing.T) {\n\tb := make([]byte, 1)\n\trand.Read(b)\n\tif b[0] < 128 {\n\t\tt.Fatal(\"low\")\n\t}\n}\n",
+    );
+    let args = [
+        "flake",
+        "--format",
+        "json",
+        "--runs",
+        "2",
+        "--jobs",
+        "1",
+        "--",
+        "go",
+        "test",
+        "-json",
+        "-count=12",
+        "./...",
+    ];
+    let told = env.checkrun(&args).json();
+    assert_eq!(
+        (told["tests"]["seen"].as_u64(), told["tests"]["stable"].as_u64()),
+        (Some(2), Some(1)),
+        "{told}"
+    );
+    assert_eq!(told["tests"]["list"][0]["id"], "example.org/m.TestB", "{told}");
+    assert!(told["tests"]["list"][0]["retried"].as_u64() > Some(0), "{told}");
+}

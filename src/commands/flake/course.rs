@@ -236,6 +236,10 @@ impl Director for Course<'_> {
                 self.seen.warnings.push(warning);
             }
         }
+        if evidence.outcome == Outcome::Interrupted {
+            // We ended it ourselves, and it is not on record.
+            return;
+        }
         let passed = match evidence.outcome {
             Outcome::Passed => Some(true),
             Outcome::Failed
@@ -275,7 +279,7 @@ impl Director for Course<'_> {
     }
 
     fn is_done(&self) -> bool {
-        // What was started after the deciding run takes no part in the decision.
+        // What is still running was started after the deciding run and takes no part in the decision.
         !matches!(self.seen.stopped, None | Some(Stopped::Interrupted(_)))
     }
 }

@@ -4,6 +4,7 @@
 
 mod cases;
 mod course;
+mod explain;
 mod known;
 mod told;
 mod verdict;
@@ -35,6 +36,9 @@ const CAP: u64 = 1_000_000;
 
 /// Runs a check many times and says how flaky it is.
 pub(super) fn flake(request: FlakeRequest, session: &mut Session) -> Result<u8, Failure> {
+    if request.explain {
+        return explain::explain(&request, session);
+    }
     let began = Instant::now();
     let wish = wish(request.check.clone(), &session.start)?;
     let mut prepared = pipeline::prepare(&wish, &session.around)?;
@@ -53,7 +57,7 @@ pub(super) fn flake(request: FlakeRequest, session: &mut Session) -> Result<u8, 
     }
     prepared.close_store();
     let mut course = Course::new(rule, confidence, found.tally, &mut session.reporter);
-    pipeline::repeat(std::slice::from_ref(&prepared), usize::from(jobs), &session.around, &mut course)?;
+    pipeline::repeat(&[&prepared], usize::from(jobs), &session.around, &mut course)?;
     let seen = course.finish();
     if let Some(Stopped::NotStarted(evidence)) = &seen.stopped {
         return Err(not_started(evidence));

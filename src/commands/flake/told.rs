@@ -192,7 +192,7 @@ impl<'a> Report<'a> {
                 let least = stats::lower_bound(n, k, self.bound.confidence);
                 format!(
                     "{word}: {k} of {n} {runs} failed; it fails at least {} of the time, at {sure} confidence\n",
-                    percent(least)
+                    percent_down(least)
                 )
             }
             (_, Word::Undecided) => {
@@ -281,12 +281,21 @@ fn tests_text(tests: &CasesTold) -> String {
 
 /// A bound as people read it: rounded up, so that it is never told lower than it is.
 pub(super) fn percent_up(share: f64) -> String {
-    let step = match share {
+    // A hair less, so that what is exact in decimals stays as it is.
+    percent((share / step(share) - 1e-6).ceil() * step(share))
+}
+
+/// A lower bound: rounded down.
+fn percent_down(share: f64) -> String {
+    percent((share / step(share) + 1e-6).floor() * step(share))
+}
+
+/// What the last digit of a share stands for, as it is shown.
+fn step(share: f64) -> f64 {
+    match share {
         share if share >= 0.1 => 0.01,
         share if share >= 0.01 => 0.001,
         share if share >= 0.001 => 0.0001,
         _ => 0.000_001,
-    };
-    // A hair less, so that what is exact in decimals stays as it is.
-    percent((share / step - 1e-6).ceil() * step)
+    }
 }

@@ -152,9 +152,8 @@ fn notes(seen: &Seen) -> Vec<String> {
                 .to_owned(),
         );
     }
-    let nobody: u64 = ["killed", "interrupted"].iter().filter_map(|word| seen.outcomes.get(word)).sum();
-    if nobody > 0 {
-        notes.push(format!("{nobody} runs were ended from outside and do not count"));
+    if let Some(count) = seen.outcomes.get("killed") {
+        notes.push(format!("runs that were killed from outside and do not count: {count}"));
     }
     notes
 }

@@ -1,0 +1,76 @@
+//! A number of runs of each of several checks, taken in turns.
+#![forbid(unsafe_code)]
+
+use crate::commands::Failure;
+use crate::commands::flake::not_started;
+use crate::model::event::{Event, RunsSoFar, Sink};
+use crate::model::evidence::{Evidence, Tally};
+use crate::model::outcome::Outcome;
+use crate::pipeline::{Director, Execution, PipelineError};
+use std::collections::VecDeque;
+
+pub(super) struct Batch<'a> {
+    sink: &'a mut dyn Sink,
+    todo: VecDeque<usize>,
+    of: u64,
+    done: u64,
+    tallies: Vec<Tally>,
+    signal: Option<i32>,
+    broken: Option<Box<Evidence>>,
+}
+
+impl<'a> Batch<'a> {
+    pub(super) fn new(times: &[u64], sink: &'a mut dyn Sink) -> Self {
+        let most = times.iter().copied().max().unwrap_or(0);
+        let turn = |turn: u64| {
+            times.iter().enumerate().filter(move |(_, times)| turn < **times).map(|(index, _)| index)
+        };
+        let todo: VecDeque<usize> = (0..most).flat_map(turn).collect();
+        let of = times.iter().sum();
+        Self {
+            sink,
+            todo,
+            of,
+            done: 0,
+            tallies: vec![Tally::default(); times.len()],
+            signal: None,
+            broken: None,
+        }
+    }
+
+    pub(super) fn finish(self) -> Result<Vec<Tally>, Failure> {
+        match (self.signal, self.broken) {
+            (Some(signal), _) => Err(PipelineError::Interrupted(signal).into()),
+            (None, Some(evidence)) => Err(not_started(&evidence)),
+            (None, None) => Ok(self.tallies),
+        }
+    }
+}
+
+impl Director for Batch<'_> {
+    fn next(&mut self) -> Option<usize> {
+        self.todo.pop_front()
+    }
+
+    fn ran(&mut self, execution: Execution) {
+        let tally = &mut self.tallies[execution.variant];
+        self.done += 1;
+        match execution.evidence.outcome {
+            Outcome::Passed => tally.passed += 1,
+            Outcome::Killed | Outcome::Interrupted => {}
+            Outcome::NotStarted => self.broken = Some(Box::new(execution.evidence)),
+            _ => tally.failed += 1,
+        }
+        let failed = self.tallies.iter().map(|tally| tally.failed).sum();
+        let so_far = RunsSoFar { runs: self.done, failed, of: Some(self.of), bound: 1.0, left: None };
+        self.sink.event(Event::Runs(so_far));
+    }
+
+    fn interrupted(&mut self, signal: i32) {
+        self.signal = Some(signal);
+    }
+
+    fn is_done(&self) -> bool {
+        self.broken.is_some()
+    }
+}
