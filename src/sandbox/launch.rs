@@ -193,12 +193,9 @@ impl<'a> Run<'a> {
     fn read(&mut self, stream: Stream, buffer: &mut [u8], sink: &mut dyn Sink) {
         let slot = if stream == Stream::Stdout { &mut self.stdout } else { &mut self.stderr };
         let Some(fd) = slot else { return };
-        let read = match rustix::io::read(&*fd, &mut *buffer) {
-            Ok(0) | Err(_) => {
-                *slot = None;
-                return;
-            }
-            Ok(read) => read,
+        let Ok(read @ 1..) = rustix::io::read(&*fd, &mut *buffer) else {
+            *slot = None;
+            return;
         };
         let room = self.plan.limits.output.0.saturating_sub(self.printed);
         let kept = usize::try_from(room).map_or(read, |room| room.min(read));
