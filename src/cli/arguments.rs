@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::cli::flake::FlakeArgs;
-use crate::cli::ledger::{LedgerCommand, ReconcileArgs};
+use crate::cli::ledger::{CertifyArgs, LedgerCommand, PartialsCommand, ReconcileArgs, RollbackArgs};
 use crate::model::event::Format;
 use crate::model::policy::{ClockMode, ClockStart};
 use crate::model::units::{Bytes, parse_cpus, parse_duration, parse_instant};
@@ -163,6 +163,15 @@ pub(super) enum Command {
     Flake(Box<FlakeArgs>),
     /// Checks that were seen to pass and to fail on the same tree
     Flakes,
+    /// Run a step's checks on the working tree and write down what came of them; on green, commit that very tree
+    Certify(CertifyArgs),
+    /// Keep a step's partial work, then put the paths of its touches back to the state that it goes back to
+    Rollback(RollbackArgs),
+    /// What `rollback` has kept
+    Partials {
+        #[command(subcommand)]
+        command: Option<PartialsCommand>,
+    },
     /// Look after a ledger's file
     Ledger {
         #[command(subcommand)]

@@ -32,6 +32,55 @@ pub(super) struct ReconcileArgs {
     steps: StepArgs,
 }
 
+/// `checkrun certify`.
+#[derive(Debug, Args)]
+pub(super) struct CertifyArgs {
+    /// The step's id
+    #[arg(value_name = "STEP")]
+    step: String,
+    /// The ledger that has it
+    #[arg(long, value_name = "FILE")]
+    ledger: PathBuf,
+    /// On green, commit exactly the tree that was checked, with trailers that say what was run
+    #[arg(long)]
+    commit: bool,
+    /// With --commit: the run that the commit names [default: the ledger's `run`]
+    #[arg(long, value_name = "NAME", requires = "commit")]
+    run: Option<String>,
+    /// On red, what the failure is thought to mean
+    #[arg(long, value_name = "TEXT")]
+    hypothesis: Option<String>,
+    #[command(flatten)]
+    steps: StepArgs,
+}
+
+/// `checkrun rollback`.
+#[derive(Debug, Args)]
+pub(super) struct RollbackArgs {
+    /// The step's id
+    #[arg(value_name = "STEP")]
+    step: String,
+    /// The ledger that has it
+    #[arg(long, value_name = "FILE")]
+    ledger: PathBuf,
+    /// Say what would be done, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    steps: StepArgs,
+}
+
+/// `checkrun partials`.
+#[derive(Debug, Subcommand)]
+pub(super) enum PartialsCommand {
+    /// Put one back into the working tree
+    Apply {
+        /// Its name in the list
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+}
+
 /// How steps are checked.
 #[derive(Debug, Args)]
 struct StepArgs {
@@ -90,6 +139,36 @@ pub struct ReconcileRequest {
     pub steps: StepRequest,
 }
 
+/// Check a step and write it down.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CertifyRequest {
+    /// The step's id.
+    pub step: String,
+    /// The ledger, as given.
+    pub ledger: PathBuf,
+    /// `--commit`.
+    pub commit: bool,
+    /// `--run`: one line, not empty.
+    pub run: Option<String>,
+    /// `--hypothesis`.
+    pub hypothesis: Option<String>,
+    /// How it is checked.
+    pub steps: StepRequest,
+}
+
+/// Go back from a step.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RollbackRequest {
+    /// The step's id.
+    pub step: String,
+    /// The ledger, as given.
+    pub ledger: PathBuf,
+    /// `--dry-run`.
+    pub dry_run: bool,
+    /// How the state that is gone back to is checked.
+    pub steps: StepRequest,
+}
+
 /// How steps are checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StepRequest {
@@ -128,6 +207,27 @@ pub(super) fn reconcile(args: ReconcileArgs) -> Result<ReconcileRequest, Exit> {
         hypothesis: args.hypothesis,
         steps,
     })
+}
+
+pub(super) fn certify(args: CertifyArgs) -> Result<CertifyRequest, Exit> {
+    if let Some(run) = &args.run
+        && (run.trim().is_empty() || run.len() > 200 || run.chars().any(char::is_control))
+    {
+        return Err(usage("`--run` takes a name: one line of at most 200 bytes, not empty", None));
+    }
+    Ok(CertifyRequest {
+        step: args.step,
+        ledger: args.ledger,
+        commit: args.commit,
+        run: args.run,
+        hypothesis: args.hypothesis,
+        steps: steps(args.steps)?,
+    })
+}
+
+pub(super) fn rollback(args: RollbackArgs) -> Result<RollbackRequest, Exit> {
+    let steps = steps(args.steps)?;
+    Ok(RollbackRequest { step: args.step, ledger: args.ledger, dry_run: args.dry_run, steps })
 }
 
 fn steps(args: StepArgs) -> Result<StepRequest, Exit> {

@@ -12,7 +12,7 @@ mod words;
 mod tests;
 
 pub use flake::{FlakeRequest, Goal};
-pub use ledger::{ReconcileRequest, StepGuard, StepRequest};
+pub use ledger::{CertifyRequest, ReconcileRequest, RollbackRequest, StepGuard, StepRequest};
 pub use request::{
     CacheMode, CheckRequest, Gc, Global, Invocation, OutputRequest, PassedVariable, Request, RunRequest,
     TreeChoice,

@@ -3,7 +3,9 @@
 
 use crate::cli::arguments::{CheckArgs, Cli, Command, ConfineArgs, GlobalArgs, GuardName, RunArgs};
 use crate::cli::flake::{self, FlakeRequest};
-use crate::cli::ledger::{self, LedgerCommand, ReconcileRequest};
+use crate::cli::ledger::{
+    self, CertifyRequest, LedgerCommand, PartialsCommand, ReconcileRequest, RollbackRequest,
+};
 use crate::cli::words::{Split, split};
 use crate::cli::{Exit, completions, man, usage};
 use crate::model::check::Guard;
@@ -88,6 +90,17 @@ pub enum Request {
     Gc(Gc),
     /// Which steps of a ledger hold.
     Reconcile(Box<ReconcileRequest>),
+    /// Check a step on the working tree and write it down.
+    Certify(Box<CertifyRequest>),
+    /// Go back from a step.
+    Rollback(Box<RollbackRequest>),
+    /// What was put away.
+    Partials,
+    /// Put it back.
+    PartialsApply {
+        /// Which, as given.
+        name: String,
+    },
     /// Whether a file is a ledger in order.
     LedgerCheck {
         /// The file, as given.
@@ -219,6 +232,12 @@ pub(super) fn invocation(cli: Cli) -> Result<Invocation, Exit> {
         Some(Command::Reconcile(args)) => Request::Reconcile(Box::new(ledger::reconcile(args)?)),
         Some(Command::Flake(args)) => Request::Flake(Box::new(flake::flake(*args)?)),
         Some(Command::Flakes) => Request::Flakes,
+        Some(Command::Certify(args)) => Request::Certify(Box::new(ledger::certify(args)?)),
+        Some(Command::Rollback(args)) => Request::Rollback(Box::new(ledger::rollback(args)?)),
+        Some(Command::Partials { command: None }) => Request::Partials,
+        Some(Command::Partials { command: Some(PartialsCommand::Apply { name }) }) => {
+            Request::PartialsApply { name }
+        }
         Some(Command::Ledger { command: LedgerCommand::Check { file } }) => Request::LedgerCheck { file },
         Some(Command::Completions { shell }) => Request::Text(completions(shell)),
         Some(Command::Man) => Request::Text(

@@ -2,14 +2,18 @@
 //! that knows every room; what a check is and how it is run lies behind `pipeline`.
 #![forbid(unsafe_code)]
 
+mod certify;
 mod clock_check;
 mod failure;
 mod flake;
+mod git;
 mod init;
 mod inputs;
 mod listing;
+mod partials;
 mod reconcile;
 mod records;
+mod rollback;
 mod run;
 mod session;
 mod steps;
@@ -73,6 +77,10 @@ fn dispatch(invocation: Invocation, session: &mut Session) -> Result<u8, Failure
         Request::Doctor => upkeep::doctor(session),
         Request::Gc(wanted) => upkeep::gc(wanted, session),
         Request::Reconcile(request) => reconcile::reconcile(*request, session),
+        Request::Certify(request) => certify::certify(*request, session),
+        Request::Rollback(request) => rollback::rollback(*request, session),
+        Request::Partials => partials::list(session),
+        Request::PartialsApply { name } => partials::apply(&name, session),
         Request::LedgerCheck { file } => reconcile::check_ledger(&file, session),
         Request::Flake(request) => flake::flake(*request, session),
         Request::Flakes => flake::flakes(session),

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::cli::{ReconcileRequest, StepGuard};
+use crate::commands::certify::refuse_half_done;
 use crate::commands::session::from;
 use crate::commands::steps::{
     Bench, Finding, Found, Leftovers, Report, Skeleton, Status, is_working_tree, left_behind, skeleton,
@@ -57,6 +58,9 @@ pub(super) fn reconcile(request: ReconcileRequest, session: &mut Session) -> Res
         && let Ok(state) = tree::state(&session.start)
         && let Some(what) = state.in_progress
     {
+        if request.write {
+            refuse_half_done(&state, "a ledger can be written")?;
+        }
         notes.push(format!("the repository is in the middle of {what}"));
     }
     let mut bench = Bench::new(&request.steps, &cut, &session.start, &session.around)?;

@@ -5,8 +5,8 @@
 use crate::ledger::json::{Node, Value};
 use std::ops::Range;
 
-/// Up to this many characters a value stands on one line.
-const LINE: usize = 110;
+/// Up to this many characters a value stands on one line: evidence fits, and a ledger in which it does is half as long.
+const LINE: usize = 180;
 
 /// A field of an object and its new value.
 pub(super) struct Change<'a> {
@@ -218,7 +218,7 @@ mod tests {
         );
         assert_eq!(edited("{\"id\":1}", &[("b", json!({"c": 2}))]), "{\"id\":1,\"b\":{\"c\":2}}");
         assert_eq!(edited("{\"id\": 1}", &[("b", json!({"c": 2}))]), "{\"id\": 1, \"b\": {\"c\": 2}}");
-        let long = "x".repeat(90);
+        let long = "x".repeat(170);
         assert_eq!(
             edited("{\n\t\"id\": 1\n}", &[("b", json!({"c": long, "d": [1]}))]),
             format!("{{\n\t\"id\": 1,\n\t\"b\": {{\n\t\t\"c\": \"{long}\",\n\t\t\"d\": [1]\n\t}}\n}}")

@@ -24,6 +24,9 @@ use crate::model::digest::Digest;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+/// Digits of a step's definition: enough that no two definitions of one step are alike by chance.
+const DEFINITION_DIGITS: usize = 12;
+
 /// Which of the shapes a ledger has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
@@ -141,7 +144,7 @@ pub struct PastFailure {
 }
 
 impl Step {
-    /// What evidence is made for: a digest over check, touches and dependencies, 16 hex digits.
+    /// What evidence is made for: a digest over check, touches and dependencies, 12 hex digits.
     #[must_use]
     pub fn definition(&self) -> String {
         let mut hasher = blake3::Hasher::new();
@@ -156,14 +159,14 @@ impl Step {
         list("check", &mut self.check.iter().map(String::as_str));
         list("touches", &mut self.touches.iter().flatten().map(Pattern::text));
         list("depends_on", &mut self.depends_on.iter().map(String::as_str));
-        Digest(*hasher.finalize().as_bytes()).hex().chars().take(16).collect()
+        Digest(*hasher.finalize().as_bytes()).hex().chars().take(DEFINITION_DIGITS).collect()
     }
 
     /// Why its evidence does not count, if it does not: it was made for something else.
     #[must_use]
     pub fn void_evidence(&self, plan_version: Option<&str>) -> Option<String> {
         let evidence = self.evidence.as_ref()?;
-        if evidence.definition.as_ref().is_some_and(|made_for| *made_for != self.definition()) {
+        if evidence.definition.as_ref().is_some_and(|made_for| !made_for.starts_with(&self.definition())) {
             return Some("its check, touches or dependencies have changed since".to_owned());
         }
         let made_for = evidence.plan_version.as_deref()?;
@@ -199,6 +202,21 @@ pub struct Document {
     text: String,
     /// Where each step's object is, by its place in the list.
     steps: BTreeMap<usize, json::Node>,
+}
+
+impl Document {
+    /// The step of that name.
+    ///
+    /// # Errors
+    /// There is none; with the names that there are.
+    pub fn step(&self, id: &str) -> Result<&Step, LedgerError> {
+        self.ledger.step(id).ok_or_else(|| {
+            let known: Vec<String> =
+                self.ledger.steps.iter().take(50).map(|step| format!("`{}`", step.id)).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            LedgerError::UnknownStep { path: self.path.clone(), id: id.escape_debug().to_string(), known }
+        })
+    }
 }
 
 /// Reads a ledger without holding it.

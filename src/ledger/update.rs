@@ -90,10 +90,11 @@ impl Update {
         Some(Self { place: step.place, fields: vec![("status", json!(word))] })
     }
 
-    /// Notes a partial state that was kept.
+    /// The step was gone back from, and its partial work is kept under that reference.
     #[must_use]
-    pub fn partial(step: &Step, reference: &str) -> Self {
-        Self { place: step.place, fields: vec![("partial", json!(reference))] }
+    pub fn rolled_back(step: &Step, shape: Shape, reference: &str) -> Self {
+        let fields = vec![("status", json!(not_done(step, shape))), ("partial", json!(reference))];
+        Self { place: step.place, fields }
     }
 }
 
@@ -122,21 +123,12 @@ fn not_done(step: &Step, shape: Shape) -> String {
     }
 }
 
+/// Evidence as it is written: when, on which tree, and for which definition. The commands are the step's own `check`, and
+/// how each of them ended, how long it took and what it said is on record under that tree, so that is not written here:
+/// a ledger is read whole at each start, and most of it is steps that hold.
 fn evidence(step: &Step, of: &About<'_>, ran: &[Ran], is_boundary: bool) -> Value {
-    let commands: Vec<Value> = ran
-        .iter()
-        .map(|ran| {
-            let mut command =
-                json!({"cmd": ran.cmd, "exit": ran.exit, "secs": (ran.secs * 100.0).round() / 100.0});
-            if let Some(summary) = &ran.summary {
-                command["summary"] = json!(summary);
-            }
-            command
-        })
-        .collect();
     let at = ran.iter().map(|ran| ran.at.as_str()).max().unwrap_or_default();
-    let mut evidence =
-        json!({"at": at, "commands": commands, "tree": of.tree, "definition": step.definition()});
+    let mut evidence = json!({"at": at, "tree": of.tree, "definition": step.definition()});
     if let Some(version) = of.plan_version {
         evidence["plan_version"] =
             serde_json::from_str(version).ok().filter(Value::is_number).unwrap_or(json!(version));

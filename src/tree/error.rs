@@ -141,6 +141,16 @@ pub enum TreeError {
         /// What the system says.
         source: io::Error,
     },
+    /// An object cannot be put into the repository.
+    #[error("cannot write `{path}` to the repository's objects in `{}`: {detail}", .store.display())]
+    Unwritable {
+        /// Path in the tree; empty for its root.
+        path: String,
+        /// The folder of objects.
+        store: PathBuf,
+        /// What the git library says.
+        detail: String,
+    },
     /// Bytes that only look like other bytes of the same SHA-1: an attack.
     #[error("the content of `{path}` is part of a SHA-1 collision attack and has no trustworthy id")]
     Collision {

@@ -157,7 +157,7 @@ fn is_below(folder: &[u8], path: &[u8]) -> bool {
     path.len() > folder.len() && path.starts_with(folder) && path[folder.len()] == b'/'
 }
 
-fn append(tree: &mut Vec<u8>, kind: EntryKind, name: &[u8], id: &gix::oid) {
+pub(super) fn append(tree: &mut Vec<u8>, kind: EntryKind, name: &[u8], id: &gix::oid) {
     tree.extend_from_slice(kind.mode());
     tree.push(b' ');
     tree.extend_from_slice(name);

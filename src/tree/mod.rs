@@ -1,6 +1,6 @@
 //! Which tree is checked: a revision, the working tree, the index or a plain folder, resolved to the id of a git tree and
 //! to a way of reading it. The only room that names the git library. Nothing is written here, save file contents that a
-//! snapshot must hold on to, which go to a folder that the caller gives.
+//! snapshot must hold on to, which go to a folder that the caller gives, and objects where a commit is to be made of them.
 //!
 //! What decides a result is in the repository: of git's configuration only the repository's own is read, of ignore rules
 //! only `.gitignore` files and `.git/info/exclude`. A user's `core.excludesFile`, `safe.directory` or `GIT_*` variables
@@ -17,6 +17,7 @@ mod listing;
 mod objects;
 mod pathspec;
 mod revision;
+mod stored;
 #[cfg(test)]
 pub(crate) mod tests;
 mod untracked;

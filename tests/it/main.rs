@@ -5,6 +5,8 @@
 /// What every test stands on.
 mod support;
 
+/// Certifying steps and going back from them.
+mod certify;
 /// The clock: what its options and settings say.
 mod clock_options;
 /// The clock: languages, debuggers and filters.

@@ -65,7 +65,7 @@ fn touches(step: &Step, boundaries: &mut Boundaries<'_>) -> Result<Vec<Pattern>,
 
 impl Boundaries<'_> {
     /// The tree of HEAD without the ledger.
-    fn head(&mut self) -> Result<Option<Snapshot>, Failure> {
+    pub(in crate::commands) fn head(&mut self) -> Result<Option<Snapshot>, Failure> {
         match tree::resolve(self.start(), &Source::Revision("HEAD".to_owned()), Path::new("")) {
             Ok(head) => Ok(Some(head.without(self.cut())?)),
             Err(_) => Ok(None),

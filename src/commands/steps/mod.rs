@@ -4,13 +4,15 @@
 
 mod boundaries;
 mod leftovers;
+mod restore;
 mod skeleton;
 mod told;
 
 pub(super) use boundaries::{Boundaries, Boundary};
 pub(super) use leftovers::{Leftovers, left_behind};
+pub(super) use restore::{moves, obstacles, put};
 pub(super) use skeleton::{Skeleton, skeleton};
-pub(super) use told::{Found, Report};
+pub(super) use told::{CheckRow, Found, PathRow, Report, check_rows, path_rows, shown_failure};
 
 use crate::cache::Lookup;
 use crate::cli::{self, Split, StepGuard, StepRequest};
@@ -21,7 +23,9 @@ use crate::model::event::{Event, Sink};
 use crate::model::evidence::{CacheUse, Evidence, Tally};
 use crate::model::outcome::Outcome;
 use crate::pipeline::{self, Answered, Bearings, Caching, PipelineError, Prepared, Surroundings, Wish};
+use crate::store::Store;
 use crate::tree::Snapshot;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// What was found out about a step.
@@ -119,6 +123,8 @@ impl Finding {
 pub(super) struct Bench<'a> {
     pub(super) snapshot: Snapshot,
     pub(super) boundaries: Boundaries<'a>,
+    /// Those of the paths that were cut off the tree which it had.
+    pub(super) cut_away: Vec<Vec<u8>>,
     bearings: Bearings<'a>,
     around: &'a Surroundings,
     wish: Wish,
@@ -135,9 +141,16 @@ impl<'a> Bench<'a> {
         around: &'a Surroundings,
     ) -> Result<Self, Failure> {
         let wish = run::wish(request.check.clone(), start)?;
-        let snapshot = crate::tree::resolve(&wish.start, &wish.source, &around.scratch())?.without(cut)?;
+        let whole = crate::tree::resolve(&wish.start, &wish.source, &around.scratch())?;
+        let mut cut_away = Vec::new();
+        for path in cut {
+            if whole.has(path)? {
+                cut_away.push(path.clone());
+            }
+        }
+        let snapshot = whole.without(cut)?;
         let boundaries = Boundaries::new(start, cut);
-        Ok(Self { snapshot, boundaries, bearings: Bearings::new(around), around, wish, request })
+        Ok(Self { snapshot, boundaries, cut_away, bearings: Bearings::new(around), around, wish, request })
     }
 
     /// Runs or answers the commands of a step up to the first that does not pass.
@@ -193,6 +206,23 @@ impl<'a> Bench<'a> {
             return Ok(finding);
         }
         Ok(finding)
+    }
+
+    /// Paths of the tree that the commands of a step were seen to read, list or look for on this tree; `None` where that
+    /// is not on record for each of them.
+    pub(super) fn looked_at(&mut self, step: &Step) -> Result<Option<BTreeSet<Vec<u8>>>, Failure> {
+        let Some(reader) = Store::open_reader(&self.around.store)? else { return Ok(None) };
+        let mut paths = BTreeSet::new();
+        for cmd in self.request.also.iter().chain(&step.check) {
+            self.wish.argv = argv(cmd);
+            let prepared = pipeline::prepare_on(&self.wish, self.snapshot.clone(), &mut self.bearings)?;
+            let Some((_, groups)) = pipeline::inputs_that_hold(&prepared, &reader)? else { return Ok(None) };
+            let tree = groups.tree;
+            for path in [tree.read, tree.listed, tree.there, tree.absent].into_iter().flatten() {
+                paths.insert(path.into_bytes());
+            }
+        }
+        Ok(Some(paths))
     }
 
     fn command(

@@ -54,8 +54,9 @@ struct Row<'a> {
     notes: &'a [String],
 }
 
+/// One command and what came of it.
 #[derive(Debug, Serialize)]
-struct CheckRow<'a> {
+pub(in crate::commands) struct CheckRow<'a> {
     cmd: &'a str,
     outcome: Outcome,
     exit: i64,
@@ -83,10 +84,13 @@ struct Left {
     strangers: Vec<PathRow>,
 }
 
+/// A path that differs.
 #[derive(Debug, Serialize)]
-struct PathRow {
-    change: char,
-    path: String,
+pub(in crate::commands) struct PathRow {
+    /// `A`, `D` or `M`.
+    pub(in crate::commands) change: char,
+    /// From the root, control characters escaped.
+    pub(in crate::commands) path: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -156,13 +160,34 @@ fn row<'a>(step: &'a Step, finding: &'a Finding) -> Row<'a> {
         agrees: (finding.status != Status::NotReached && step.status.is_some())
             .then(|| step.claims_done() == holds),
         reason: finding.reason.clone(),
-        checks: finding.checks.iter().map(check_row).collect(),
+        checks: check_rows(finding),
         attempts: step.attempts,
         not_converging: converges_not(&step.failures)
             .filter(|_| !holds)
             .map(|failures| failures.iter().map(past).collect()),
         notes: &finding.notes,
     }
+}
+
+/// The commands of a step, as objects.
+pub(in crate::commands) fn check_rows(finding: &Finding) -> Vec<CheckRow<'_>> {
+    finding.checks.iter().map(check_row).collect()
+}
+
+/// Why a step does not hold, for people.
+pub(in crate::commands) fn shown_failure(finding: &Finding) -> String {
+    let mut text =
+        finding.reason.as_ref().map_or_else(String::new, |reason| format!("  {}\n", plain(reason)));
+    if let Some(check) = check_rows(finding).last() {
+        failing(check, &mut text);
+    }
+    text
+}
+
+/// Changed paths, as objects.
+pub(in crate::commands) fn path_rows(changed: &[Changed]) -> Vec<PathRow> {
+    let row = |changed: &Changed| PathRow { change: changed.change.letter(), path: show(&changed.path) };
+    changed.iter().map(row).collect()
 }
 
 fn check_row(checked: &Checked) -> CheckRow<'_> {
@@ -187,17 +212,11 @@ fn check_row(checked: &Checked) -> CheckRow<'_> {
 }
 
 fn left(leftovers: &Leftovers) -> Left {
-    let rows = |changed: &[Changed]| -> Vec<PathRow> {
-        changed
-            .iter()
-            .map(|changed| PathRow { change: changed.change.letter(), path: show(&changed.path) })
-            .collect()
-    };
     Left {
         since_step: leftovers.since.clone(),
         since_tree: leftovers.tree.clone(),
-        under_touches: rows(&leftovers.own),
-        strangers: rows(&leftovers.strangers),
+        under_touches: path_rows(&leftovers.own),
+        strangers: path_rows(&leftovers.strangers),
     }
 }
 
@@ -205,11 +224,24 @@ fn commands(step: &Step, found: Found<'_>) -> Vec<Command> {
     let Some(file) = found.file else { return Vec::new() };
     let words =
         |words: &[&str]| shell_words(&words.iter().map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>());
-    let mut commands = vec![Command {
-        what: "look again when it is done, and write it down",
-        cmd: words(&["checkrun", "reconcile", file, "--write"]),
-    }];
+    let mut commands = vec![
+        Command {
+            what: "look again when it is done, and write it down",
+            cmd: words(&["checkrun", "reconcile", file, "--write"]),
+        },
+        Command {
+            what: "certify it when it is done, and commit the tree that was checked",
+            cmd: words(&["checkrun", "certify", &step.id, "--ledger", file, "--commit"]),
+        },
+    ];
     let Some(left) = found.leftovers.filter(|left| !left.own.is_empty()) else { return commands };
+    if step.touches.as_ref().is_some_and(|touches| !touches.is_empty()) {
+        commands.push(Command {
+            what: "keep the partial work and go back",
+            cmd: words(&["checkrun", "rollback", &step.id, "--ledger", file]),
+        });
+        return commands;
+    }
     // Paths that a shell and UTF-8 can carry; git's own words keep the work before they put anything back.
     let paths: Vec<&str> =
         left.own.iter().filter_map(|changed| std::str::from_utf8(&changed.path).ok()).collect();
@@ -308,12 +340,8 @@ fn first(row: &Row<'_>, text: &mut String) {
     if let Some(reason) = &row.reason {
         let _ = writeln!(text, "  {}", plain(reason));
     }
-    if let Some(check) = row.checks.last().filter(|check| check.tail.is_some()) {
-        let _ = writeln!(text, "  `{}` exit {}", plain(check.cmd), check.exit);
-        let lines: Vec<&str> = check.tail.unwrap_or_default().lines().collect();
-        for line in &lines[lines.len().saturating_sub(TAIL_LINES)..] {
-            let _ = writeln!(text, "  | {}", plain(line));
-        }
+    if let Some(check) = row.checks.last() {
+        failing(check, text);
     }
     if let Some(past) = &row.not_converging {
         let _ = writeln!(
@@ -325,6 +353,16 @@ fn first(row: &Row<'_>, text: &mut String) {
         for hypothesis in past.iter().filter_map(|past| past.hypothesis) {
             let _ = writeln!(text, "    thought: {}", plain(hypothesis));
         }
+    }
+}
+
+/// A command that did not pass, and the end of its output.
+fn failing(check: &CheckRow<'_>, text: &mut String) {
+    let Some(tail) = check.tail else { return };
+    let _ = writeln!(text, "  `{}` exit {}", plain(check.cmd), check.exit);
+    let lines: Vec<&str> = tail.lines().collect();
+    for line in &lines[lines.len().saturating_sub(TAIL_LINES)..] {
+        let _ = writeln!(text, "  | {}", plain(line));
     }
 }
 
