@@ -22,6 +22,10 @@ pub(super) struct ReconcileArgs {
     /// Go on after the first step that does not hold, with those that do not depend on it
     #[arg(long)]
     all: bool,
+    /// Run up to N independent steps at once; the answer is the same [default: 1]
+    #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true,
+        value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: u16,
     /// Write what was found into the ledger
     #[arg(long, conflicts_with = "from_history")]
     write: bool,
@@ -131,6 +135,8 @@ pub struct ReconcileRequest {
     pub from_history: Option<String>,
     /// `--all`.
     pub all: bool,
+    /// `--jobs`: from 1.
+    pub jobs: usize,
     /// `--write`.
     pub write: bool,
     /// `--hypothesis`.
@@ -203,6 +209,7 @@ pub(super) fn reconcile(args: ReconcileArgs) -> Result<ReconcileRequest, Exit> {
         ledger,
         from_history: args.from_history,
         all: args.all,
+        jobs: usize::from(args.jobs),
         write: args.write,
         hypothesis: args.hypothesis,
         steps,

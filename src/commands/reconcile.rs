@@ -6,7 +6,8 @@ use crate::cli::{ReconcileRequest, StepGuard};
 use crate::commands::certify::refuse_half_done;
 use crate::commands::session::from;
 use crate::commands::steps::{
-    Bench, Finding, Found, Leftovers, Report, Skeleton, Status, is_working_tree, left_behind, skeleton,
+    Bench, Finding, Found, Leftovers, Report, Skeleton, Status, is_working_tree, left_behind, run_ahead,
+    skeleton,
 };
 use crate::commands::{Failure, Session, UNDECIDED};
 use crate::ledger::{self, About, Document, Held, Ledger, Shape, Step, Update, new_name};
@@ -64,7 +65,7 @@ pub(super) fn reconcile(request: ReconcileRequest, session: &mut Session) -> Res
         notes.push(format!("the repository is in the middle of {what}"));
     }
     let mut bench = Bench::new(&request.steps, &cut, &session.start, &session.around)?;
-    let findings = findings(ledger, request.all, &mut bench, &mut session.reporter)?;
+    let findings = findings(ledger, &request, &mut bench, &mut session.reporter)?;
     let leftovers = leftovers(ledger, &findings, &mut bench)?;
     let identity = bench.snapshot.identity().clone();
     drop(bench);
@@ -182,10 +183,15 @@ fn differences(ledger: &Ledger, claimed: &Skeleton) -> Vec<String> {
 /// Checks the steps in their order.
 fn findings<'l>(
     ledger: &'l Ledger,
-    all: bool,
+    request: &ReconcileRequest,
     bench: &mut Bench<'_>,
     sink: &mut dyn Sink,
 ) -> Result<Vec<(&'l Step, Finding)>, Failure> {
+    let all = request.all;
+    let mut known = match request.jobs {
+        1 => BTreeMap::new(),
+        jobs => run_ahead(ledger, all, jobs, bench)?,
+    };
     let mut found: Vec<(&Step, Finding)> = Vec::with_capacity(ledger.steps.len());
     let mut certified: BTreeSet<&str> = BTreeSet::new();
     let mut blocked: BTreeMap<&str, &str> = BTreeMap::new();
@@ -200,6 +206,8 @@ fn findings<'l>(
             Finding::without_check(Status::Blocked, Some(format!("`{need}` is not certified")))
         } else if stopped && !all {
             Finding::without_check(Status::NotReached, None)
+        } else if let Some(finding) = known.remove(&step.id) {
+            finding
         } else {
             bench.check(step, ledger.plan_version.as_deref(), sink)?
         };

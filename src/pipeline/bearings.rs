@@ -88,6 +88,11 @@ impl<'a> Bearings<'a> {
         Ok(applied)
     }
 
+    /// Lets go of the store, which no two processes may share a view of.
+    pub fn let_go(&mut self) {
+        self.reader = None;
+    }
+
     /// Takes a check's view of the store for the next one, unless it ran: then the store has changed.
     pub fn take_back(&mut self, prepared: Prepared, cache: CacheUse) {
         self.reader = prepared.digests.reader.filter(|_| cache == CacheUse::Hit);

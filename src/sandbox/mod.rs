@@ -11,8 +11,10 @@
 //!
 //! The host's uid 0 is never mapped: a privileged caller becomes another user first (`probe::host_user`). `plan`
 //! decides what is to be built, `probe` finds out what can be, `launch` starts and watches, `cgroup` limits, `bare`
-//! is the level without namespaces, `crew` runs several at a time, `wire` and `channel` are how the processes talk, `sys` holds all unsafe code.
+//! is the level without namespaces, `crew` runs one check several times at once, `beside` several checks, `wire` and `channel`
+//! are how the processes talk, `sys` holds all unsafe code.
 
+pub mod beside;
 pub mod observer;
 pub mod plan;
 pub mod probe;

@@ -60,13 +60,32 @@ impl Snapshot {
             }
             _ => self.entries()?,
         };
+        let found = self.holding_only(entries, &mut |entry| selection.takes(entry))?;
+        selection.check(found.1.is_empty(), pathspecs)?;
+        Ok(found)
+    }
+
+    /// The id of the tree that holds only the files at paths that are `wanted`, as [`Snapshot::part`] gives it; `None`
+    /// where there is none.
+    ///
+    /// # Errors
+    /// As [`Snapshot::entries`].
+    pub fn part_where(&self, wanted: &dyn Fn(&[u8]) -> bool) -> Result<Option<ObjectId>, TreeError> {
+        let (tree, entries) = self.holding_only(self.entries()?, &mut |entry| wanted(&entry.path))?;
+        Ok(Some(tree).filter(|_| !entries.is_empty()))
+    }
+
+    fn holding_only(
+        &self,
+        entries: Vec<Entry>,
+        takes: &mut dyn FnMut(&Entry) -> bool,
+    ) -> Result<(ObjectId, Vec<Entry>), TreeError> {
         let mut leaves = Vec::new();
         for entry in entries.into_iter().filter(|entry| entry.kind != EntryKind::Folder) {
-            if selection.takes(&entry) {
+            if takes(&entry) {
                 leaves.push(Leaf { id: git_id(&entry.id)?, path: entry.path, kind: entry.kind });
             }
         }
-        selection.check(leaves.is_empty(), pathspecs)?;
         let hash = git_id(&self.identity.tree)?.kind();
         let (tree, entries) = listing::build(leaves, hash)?;
         Ok((listing::id_of(&tree), entries))

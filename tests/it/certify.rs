@@ -247,3 +247,51 @@ fn going_back_is_refused_where_it_cannot_be_sure() {
     assert_eq!(std::fs::read_to_string(env.repo("d3/a")).unwrap(), "half\n");
     assert_eq!(env.git(&["for-each-ref", "refs/checkrun"]), "");
 }
+
+/// What differs from one call to another and says nothing of what was found.
+fn without_times(mut report: Value) -> Value {
+    report["secs"] = Value::Null;
+    report["secs_saved"] = Value::Null;
+    for step in report["steps"].as_array_mut().unwrap() {
+        for check in step["checks"].as_array_mut().unwrap() {
+            check["secs"] = Value::Null;
+            check["at"] = Value::Null;
+        }
+    }
+    report
+}
+
+#[test]
+fn several_jobs_come_to_the_same_answer() {
+    let plan = |fails: &[usize]| -> Value {
+        let step = |number: usize| {
+            // Three chains that do not depend on each other, and one step that needs all of them.
+            let needs: Vec<String> = match number {
+                1..=3 => Vec::new(),
+                7 => vec!["s4".into(), "s5".into(), "s6".into()],
+                _ => vec![format!("s{}", number - 3)],
+            };
+            let check = if fails.contains(&number) { "false".into() } else { format!("test -f d{number}/a") };
+            json!({"id": format!("s{number}"), "depends_on": needs, "check": ["true", check]})
+        };
+        json!({"steps": (1..=7).map(step).collect::<Vec<_>>()})
+    };
+    for (fails, options, status) in [(&[][..], &[][..], 0), (&[5], &[], 1), (&[5, 3], &["--all"], 1)] {
+        let reports = ["1", "3"].map(|jobs| {
+            let env = Env::new();
+            put(&env, &plan(fails));
+            (1..=7).for_each(|number| done(&env, number));
+            env.commit();
+            let options = [&["ledger.json", "--jobs", jobs][..], options].concat();
+            let first = without_times(look(&env, &options).expect(status).json());
+            assert_eq!(first["steps"][0]["checks"][1]["known"], "ran");
+            let refreshed = look(&env, &[&options[..], &["--refresh"]].concat()).expect(status).json();
+            assert_eq!(without_times(refreshed)["steps"][0]["checks"][1]["known"], "ran");
+            let second = look(&env, &options).expect(status).json();
+            assert_eq!(second["steps"][0]["checks"][1]["known"], "exact");
+            first
+        });
+        assert_eq!(reports[0], reports[1]);
+    }
+    drop(Env::new().checkrun(&["reconcile", "x", "--jobs", "0"]).expect(125));
+}

@@ -56,6 +56,8 @@ mod reconcile;
 mod reconcile_input;
 /// What is kept of a run and what of that answers.
 mod records;
+/// A run of twelve steps, killed wherever it can be.
+mod story;
 /// Which tree is checked.
 mod trees;
 /// The commands beside the check itself.

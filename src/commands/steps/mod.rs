@@ -2,27 +2,29 @@
 //! done with the findings (shown, written, committed) is up to the commands.
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod boundaries;
 mod leftovers;
 mod restore;
 mod skeleton;
 mod told;
+mod unchanged;
 
+pub(super) use ahead::run_ahead;
 pub(super) use boundaries::{Boundaries, Boundary};
 pub(super) use leftovers::{Leftovers, left_behind};
 pub(super) use restore::{moves, obstacles, put};
 pub(super) use skeleton::{Skeleton, skeleton};
 pub(super) use told::{CheckRow, Found, PathRow, Report, check_rows, path_rows, shown_failure};
 
-use crate::cache::Lookup;
-use crate::cli::{self, Split, StepGuard, StepRequest};
+use crate::cli::{self, Split, StepRequest};
 use crate::commands::{Failure, run};
-use crate::key;
-use crate::ledger::{Ran, Step, any_covers};
+use crate::ledger::{Ran, Step};
 use crate::model::event::{Event, Sink};
 use crate::model::evidence::{CacheUse, Evidence, Tally};
 use crate::model::outcome::Outcome;
-use crate::pipeline::{self, Answered, Bearings, Caching, PipelineError, Prepared, Surroundings, Wish};
+use crate::model::units::show_instant;
+use crate::pipeline::{self, Answered, Bearings, Caching, PipelineError, Surroundings, Wish};
 use crate::store::Store;
 use crate::tree::Snapshot;
 use std::collections::BTreeSet;
@@ -129,6 +131,22 @@ pub(super) struct Bench<'a> {
     around: &'a Surroundings,
     wish: Wish,
     request: &'a StepRequest,
+    /// When this call began, and the steps that were run beside it since.
+    began: String,
+    ahead: BTreeSet<String>,
+    /// Keys of what was told already.
+    told: BTreeSet<String>,
+}
+
+/// What may be done for an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ask {
+    /// Only look on record.
+    Look,
+    /// Run what nothing answers.
+    Run,
+    /// The same, for what was run in this call already.
+    RunBefore,
 }
 
 impl<'a> Bench<'a> {
@@ -150,7 +168,20 @@ impl<'a> Bench<'a> {
         }
         let snapshot = whole.without(cut)?;
         let boundaries = Boundaries::new(start, cut);
-        Ok(Self { snapshot, boundaries, cut_away, bearings: Bearings::new(around), around, wish, request })
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let began = show_instant(i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
+        Ok(Self {
+            snapshot,
+            boundaries,
+            cut_away,
+            bearings: Bearings::new(around),
+            around,
+            wish,
+            request,
+            began,
+            ahead: BTreeSet::new(),
+            told: BTreeSet::new(),
+        })
     }
 
     /// Runs or answers the commands of a step up to the first that does not pass.
@@ -160,23 +191,58 @@ impl<'a> Bench<'a> {
         plan_version: Option<&str>,
         sink: &mut dyn Sink,
     ) -> Result<Finding, Failure> {
+        let ask = if self.ahead.contains(&step.id) { Ask::RunBefore } else { Ask::Run };
+        let found = self.decide(step, plan_version, ask, sink)?;
+        Ok(found.unwrap_or_else(|| Finding::without_check(Status::Undecided, None)))
+    }
+
+    /// What is on record of a step; `None` where one of its commands would have to be run.
+    pub(super) fn look(
+        &mut self,
+        step: &Step,
+        plan_version: Option<&str>,
+    ) -> Result<Option<Finding>, Failure> {
+        if self.request.refresh {
+            return Ok(None);
+        }
+        self.decide(step, plan_version, Ask::Look, &mut Nobody)
+    }
+
+    /// Notes that a step is run beside this process.
+    pub(super) fn ran_ahead(&mut self, step: &Step) {
+        self.ahead.insert(step.id.clone());
+    }
+
+    /// Lets go of all that another process must not share.
+    pub(super) fn let_go(&mut self) {
+        self.bearings.let_go();
+    }
+
+    fn decide(
+        &mut self,
+        step: &Step,
+        plan_version: Option<&str>,
+        ask: Ask,
+        sink: &mut dyn Sink,
+    ) -> Result<Option<Finding>, Failure> {
         let mut finding = Finding::without_check(Status::Certified, None);
         if step.check.is_empty() {
             finding.status = Status::Undecided;
             finding.reason = Some("no command is known that could decide it".to_owned());
-            return Ok(finding);
+            return Ok(Some(finding));
         }
         let since = self.unchanged_since(step, plan_version, &mut finding.notes)?;
         let commands: Vec<&String> = self.request.also.iter().chain(&step.check).collect();
         for cmd in commands {
-            let checked = match self.command(cmd, since.as_ref(), sink) {
+            let checked = match self.command(cmd, since.as_ref(), ask, sink) {
                 Ok(checked) => checked,
                 // A program that this machine lacks says nothing about the tree.
                 Err(error @ PipelineError::Toolchain(_)) => {
                     finding.status = Status::Undecided;
                     finding.reason = Some(format!("`{cmd}`: {error}"));
-                    return Ok(finding);
+                    return Ok(Some(finding));
                 }
+                Err(PipelineError::NotCached(_)) if ask == Ask::Look => return Ok(None),
                 Err(error) => return Err(error.into()),
             };
             let (outcome, tally) = (checked.evidence.outcome, checked.tally);
@@ -203,9 +269,9 @@ impl<'a> Bench<'a> {
                     Status::Undecided
                 }
             };
-            return Ok(finding);
+            return Ok(Some(finding));
         }
-        Ok(finding)
+        Ok(Some(finding))
     }
 
     /// Paths of the tree that the commands of a step were seen to read, list or look for on this tree; `None` where that
@@ -229,6 +295,7 @@ impl<'a> Bench<'a> {
         &mut self,
         cmd: &str,
         since: Option<&Snapshot>,
+        ask: Ask,
         sink: &mut dyn Sink,
     ) -> Result<Checked, PipelineError> {
         self.wish.argv = argv(cmd);
@@ -239,76 +306,23 @@ impl<'a> Bench<'a> {
         {
             return Ok(Checked { cmd: cmd.to_owned(), how: How::Touches, evidence, tally });
         }
-        let caching = if self.request.refresh { Caching::Refresh } else { Caching::Use };
+        let caching = match ask {
+            Ask::Look => Caching::Only,
+            Ask::Run if self.request.refresh => Caching::Refresh,
+            Ask::Run | Ask::RunBefore => Caching::Use,
+        };
         let Answered { evidence, cache, tally, from } =
             pipeline::answer(&prepared, self.wish.inputs, caching, self.around, None, &mut Silent(sink))?;
         self.bearings.take_back(prepared, cache);
+        // What was run beside this process counts as run once, as it would be in one process.
+        let is_new = ask != Ask::Look && self.told.insert(evidence.key.clone()) || self.request.refresh;
         let how = match cache {
             CacheUse::Hit if from.is_some() => How::Inputs,
+            CacheUse::Hit if ask == Ask::RunBefore && is_new && evidence.at >= self.began => How::Ran,
             CacheUse::Hit | CacheUse::Joined => How::Exact,
             CacheUse::Miss | CacheUse::Refreshed | CacheUse::Off => How::Ran,
         };
         Ok(Checked { cmd: cmd.to_owned(), how, evidence, tally })
-    }
-
-    /// A pass on record for the same command on the tree `before`, where nothing answers for the tree itself. The
-    /// ledger only says which tree to compare with; that it passed there is not taken from it.
-    fn since(
-        &mut self,
-        before: &Snapshot,
-        now: &Prepared,
-    ) -> Result<Option<(Evidence, Tally)>, PipelineError> {
-        let found = pipeline::on_record(now, self.around)?;
-        if matches!(pipeline::judge(&found, Caching::Use, now), Lookup::Hit(_)) || found.tally.is_flaky() {
-            return Ok(None);
-        }
-        let then = pipeline::prepare_on(&self.wish, before.clone(), &mut self.bearings)?;
-        if key::weak_key(&then.action) != key::weak_key(&now.action) {
-            return Ok(None);
-        }
-        let found = pipeline::on_record(&then, self.around)?;
-        Ok(match pipeline::judge(&found, Caching::Use, &then) {
-            Lookup::Hit(evidence) if evidence.outcome == Outcome::Passed => Some((*evidence, found.tally)),
-            _ => None,
-        })
-    }
-
-    /// Under guard `touches`, the tree of the step's evidence if nothing under the step's touches differs from it.
-    fn unchanged_since(
-        &mut self,
-        step: &Step,
-        plan_version: Option<&str>,
-        notes: &mut Vec<String>,
-    ) -> Result<Option<Snapshot>, Failure> {
-        if let Some(why) = step.void_evidence(plan_version) {
-            notes.push(format!("its evidence is void: {why}"));
-            return Ok(None);
-        }
-        let Some(tree) = step.evidence.as_ref().and_then(|evidence| evidence.tree.as_deref()) else {
-            return Ok(None);
-        };
-        if self.request.guard != Some(StepGuard::Touches) {
-            return Ok(None);
-        }
-        let Some(touches) = step.touches.as_deref().filter(|touches| !touches.is_empty()) else {
-            notes.push("it names no touches, so the whole tree stands for them".to_owned());
-            return Ok(None);
-        };
-        let Some(before) = self.boundaries.tree(tree)? else {
-            notes.push(format!(
-                "the tree of its evidence, {tree}, is not in this repository; it counts as none"
-            ));
-            return Ok(None);
-        };
-        let own = |snapshot: &Snapshot| -> Result<Vec<_>, Failure> {
-            Ok(snapshot.leaves()?.into_iter().filter(|(path, _)| any_covers(touches, path)).collect())
-        };
-        let (then, now) = (own(&before)?, own(&self.snapshot)?);
-        if then.is_empty() && now.is_empty() {
-            notes.push("its touches match nothing, so the whole tree stands for them".to_owned());
-            return Ok(None);
-        }
-        Ok((then == now).then_some(before))
     }
 }
 
@@ -329,6 +343,17 @@ impl Sink for Silent<'_> {
             self.0.event(event);
         }
     }
+
+    fn wants_output(&self) -> bool {
+        false
+    }
+}
+
+/// Nobody is told.
+struct Nobody;
+
+impl Sink for Nobody {
+    fn event(&mut self, _: Event<'_>) {}
 
     fn wants_output(&self) -> bool {
         false
