@@ -10,7 +10,7 @@ use crate::commands::reconcile::own_files;
 use crate::commands::session::from;
 use crate::commands::steps::{Bench, PathRow, Status, moves, obstacles, path_rows, put};
 use crate::commands::{Failure, Session};
-use crate::ledger::{self, Document, Held, Ledger, Pattern, Step, Update, any_covers};
+use crate::ledger::{self, Held, Ledger, Pattern, Step, Update, any_covers};
 use crate::model::event::Sink;
 use crate::tree::{self, Changed, Snapshot, show};
 use serde::Serialize;
@@ -97,7 +97,7 @@ pub(super) fn rollback(request: RollbackRequest, session: &mut Session) -> Resul
         held.replace(&document.with(&[Update::rolled_back(&step, document.ledger.shape, &name)]))?;
         kept = Some(name);
     }
-    let notes = notes(&document, &step, &own, &strangers, looked_at.as_ref());
+    let notes = notes(&step, &own, &strangers, looked_at.as_ref());
     let told = Told {
         schema: SCHEMA,
         ledger: request.ledger.display().to_string(),
@@ -254,7 +254,6 @@ fn listed(items: &[String]) -> String {
 }
 
 fn notes(
-    document: &Document,
     step: &Step,
     own: &[Changed],
     strangers: &[Changed],
@@ -283,10 +282,6 @@ fn notes(
             "whether the check of `{}` needs what differs outside of its touches is not on record",
             step.id
         ));
-    }
-    let building = |other: &&Step| other.depends_on.contains(&step.id) && other.status.is_some();
-    for other in document.ledger.steps.iter().filter(building) {
-        notes.push(format!("`{}` builds on `{}`", other.id, step.id));
     }
     notes
 }
