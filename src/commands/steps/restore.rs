@@ -136,7 +136,7 @@ fn write(root: &Path, path: &[u8], kind: EntryKind, bytes: &[u8], aside: &Path) 
         Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
             fs::remove_file(aside)?;
             match fs::remove_file(&target) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
                 _ => make(&target, kind, bytes),
             }
         }
