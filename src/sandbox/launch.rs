@@ -98,7 +98,19 @@ impl<'a> Run<'a> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = format!("checkrun-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         run.group = Group::create(&plan.cgroup, &plan.limits, &name).map_err(SandboxError::Cgroup)?;
+        if !plan.cgroup_is_unified() {
+            // Before there is an init process: to wait for word of it first would only cost time.
+            let doors =
+                run.group.as_ref().map_or(Ok(Vec::new()), Group::doors).map_err(SandboxError::Cgroup)?;
+            doors.iter().try_for_each(|door| run.order(Order::Join, Some(door.as_fd())))?;
+            run.order(Order::Go, None)?;
+        }
         Ok(run)
+    }
+
+    fn order(&self, order: Order, along: Option<BorrowedFd<'_>>) -> Result<(), SandboxError> {
+        let Some(init) = &self.init else { return Ok(()) };
+        channel::send(init, &order.encode(), along).at(Step::Channel, "init").map_err(Into::into)
     }
 
     /// Until the supervisor is gone and both streams are at their end.
@@ -237,19 +249,9 @@ impl<'a> Run<'a> {
         match Report::decode(&bytes) {
             Some(Report::Init(pid)) => {
                 self.init_pidfd = along;
-                let doors = match &self.group {
-                    Some(group) => {
-                        group.add(pid).map_err(SandboxError::Cgroup)?;
-                        group.doors().map_err(SandboxError::Cgroup)?
-                    }
-                    None => Vec::new(),
-                };
-                if let Some(init) = &self.init {
-                    let order = |order: Order, along| {
-                        channel::send(init, &order.encode(), along).at(Step::Channel, "init")
-                    };
-                    doors.iter().try_for_each(|door| order(Order::Join, Some(door.as_fd())))?;
-                    order(Order::Go, None)?;
+                if let Some(group) = self.group.as_ref().filter(|_| self.plan.cgroup_is_unified()) {
+                    group.add(pid).map_err(SandboxError::Cgroup)?;
+                    self.order(Order::Go, None)?;
                 }
                 // While the check starts.
                 cgroup::sweep(&self.plan.cgroup);
@@ -318,9 +320,7 @@ impl<'a> Run<'a> {
 
     /// Passes a signal on to the command's process group and sets the time of the kill.
     fn ask_to_end(&mut self, signal: i32) {
-        if let Some(init) = &self.init {
-            let _ = channel::send(init, &Order::Signal(signal).encode(), None);
-        }
+        drop(self.order(Order::Signal(signal), None));
         self.deadline = Instant::now().checked_add(GRACE);
     }
 
