@@ -24,7 +24,8 @@ use std::path::Path;
 /// checkrun changes what a check sees in a way that no field below tells.
 ///
 /// - 1: first.
-pub const KEY_VERSION: u8 = 1;
+/// - 2: whether submodules and LFS files have their content.
+pub const KEY_VERSION: u8 = 2;
 
 /// A key and the bytes that it is the digest of.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -98,6 +99,8 @@ pub fn policy_digest(policy: &Policy) -> Digest {
 fn without_tree(action: &Action, listing: &mut Listing) {
     let command = &action.command;
     listing.set("scope", &action.scope);
+    listing.text("submodules", if action.filled.submodules { "content" } else { "empty" });
+    listing.text("lfs", if action.filled.lfs { "content" } else { "pointers" });
     listing.set("touches", &action.touches);
     listing.list("argv", command.argv.iter().map(Vec::as_slice));
     listing.field("cwd", &command.cwd);

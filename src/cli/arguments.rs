@@ -253,6 +253,12 @@ pub(super) struct CheckArgs {
 /// What every check of a call is given and held to.
 #[derive(Debug, Args)]
 pub(super) struct ConfineArgs {
+    /// Give submodules the content of their commits, from what is here [default: empty folders]
+    #[arg(long, help_heading = "Tree")]
+    pub(super) submodules: bool,
+    /// Give files that Git LFS keeps elsewhere their content, from what is here [default: their pointers]
+    #[arg(long, help_heading = "Tree")]
+    pub(super) lfs: bool,
     /// Sandbox policy: a name or a file [default: hermetic]
     #[arg(long, value_name = "NAME|FILE", help_heading = "Sandbox")]
     pub(super) policy: Option<String>,

@@ -8,7 +8,7 @@ use crate::cli::ledger::{
 };
 use crate::cli::words::{Split, split};
 use crate::cli::{Exit, completions, man, usage};
-use crate::model::check::Guard;
+use crate::model::check::{Filled, Guard};
 use crate::model::event::Format;
 use crate::model::policy::{ClockStart, ClockWish, Overrides};
 use crate::model::units::Bytes;
@@ -165,6 +165,8 @@ pub struct CheckRequest {
     pub tree: TreeChoice,
     /// `--cwd`, as given.
     pub cwd: Option<PathBuf>,
+    /// `--submodules` and `--lfs`.
+    pub filled: Filled,
     /// `--scope`, as given.
     pub scope: Vec<String>,
     /// `--touches`, as given; none unless the guard is `touches`.
@@ -302,6 +304,7 @@ pub(super) fn confined(args: ConfineArgs) -> Result<CheckRequest, Exit> {
     Ok(CheckRequest {
         tree: TreeChoice::Working,
         cwd: None,
+        filled: Filled { submodules: args.submodules, lfs: args.lfs },
         scope: Vec::new(),
         inputs: true,
         touches: Vec::new(),

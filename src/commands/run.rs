@@ -108,6 +108,7 @@ pub(super) fn wish(request: CheckRequest, start: &Path) -> Result<Wish, Failure>
         start: start.to_owned(),
         source,
         cwd: request.cwd,
+        filled: request.filled,
         scope: request.scope,
         touches: request.touches,
         guard: request.guard,

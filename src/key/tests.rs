@@ -1,7 +1,7 @@
 //! Keys of fixed actions, and what must and must not change them.
 
 use super::*;
-use crate::model::check::{Command, TreeIdentity};
+use crate::model::check::{Command, Filled, TreeIdentity};
 use crate::model::digest::{ObjectFormat, ObjectId};
 use crate::model::layer::Level;
 use crate::model::policy::{ClockMode, Limits, Network, Visible};
@@ -22,6 +22,7 @@ pub(crate) fn action() -> Action {
             dirty: false,
         },
         guard: Guard::Exact,
+        filled: Filled::default(),
         scope: Vec::new(),
         touches: Vec::new(),
         touched: None,
@@ -101,6 +102,8 @@ const MATTERS: &[Change] = &[
     ("clock", |a| a.policy.clock = Clock::Host),
     ("clock start", |a| a.policy.clock = Clock::Fixed { start: 1, mode: ClockMode::Ticking }),
     ("clock mode", |a| a.policy.clock = Clock::Fixed { start: 1_767_225_600, mode: ClockMode::Frozen }),
+    ("submodules", |a| a.filled.submodules = true),
+    ("lfs", |a| a.filled.lfs = true),
     ("git view", |a| a.policy.git = GitView::Synthetic),
     ("visible", |a| {
         a.policy.visible.pop();
@@ -166,11 +169,11 @@ fn keys_of_fixed_actions_stay_as_they_are() {
         assert_eq!(
             (KEY_VERSION, golden),
             (
-                1,
+                2,
                 [
-                    "22fde675df2a1d661e5fbcb90b1893801e9e4285776fb7cf70eeb01cd3b65819".to_owned(),
-                    "1efc565c964ff7760b9b9b2c7839dc0dbf42abe696fa0a199fb1074d6445e786".to_owned(),
-                    "cdb814a87e9b84f4e514abdab294f93fa596b763be3d50c16871734aebb7f331".to_owned(),
+                    "3a92fbde99e336e9af7bd9d0b032dcb489b50b362b914c132db6b8bbcc984687".to_owned(),
+                    "5677bc6b811bd1762f96a97360c1e8f3546637ef3c43159a331fe80ee4e50ef8".to_owned(),
+                    "5a8b7be277f8fed127a891d5a7d32e216d79cf0631384bbebbbe94ec5376b931".to_owned(),
                 ]
             )
         );

@@ -6,6 +6,7 @@ use crate::model::digest::{ObjectFormat, ObjectId};
 use crate::model::layer::{Layer, Level};
 use crate::model::policy::Policy;
 use crate::model::runner::ResolvedRunner;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// What must be unchanged for an earlier result to answer.
@@ -35,6 +36,15 @@ impl Guard {
     pub fn parse(word: &str) -> Option<Self> {
         [Self::Exact, Self::Inputs, Self::Touches].into_iter().find(|guard| guard.name() == word)
     }
+}
+
+/// Content that a tree only names, and that is put into it where the caller says so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Filled {
+    /// Submodules have the content of their pinned commits; else they are empty folders.
+    pub submodules: bool,
+    /// Files that LFS keeps elsewhere have their content; else they are the pointers that git stores.
+    pub lfs: bool,
 }
 
 /// The command as it is executed, and its surroundings.
@@ -70,6 +80,8 @@ pub struct Action {
     pub tree: TreeIdentity,
     /// What must be unchanged.
     pub guard: Guard,
+    /// What was put into the tree; the tree id is that of the tree with it.
+    pub filled: Filled,
     /// Pathspecs that cut the tree, as given; the tree id is that of the cut tree.
     pub scope: Vec<String>,
     /// Pathspecs that the caller vouches for, as given.

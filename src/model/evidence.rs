@@ -26,6 +26,9 @@ pub struct Evidence {
     pub dirty: bool,
     /// The folder it started in, `.` for the root.
     pub cwd: String,
+    /// What of the content that the tree only names was there.
+    #[serde(default, skip_serializing_if = "Foreign::is_nothing")]
+    pub foreign: Foreign,
     /// How it ended.
     pub outcome: Outcome,
     /// Exit status, if it exited.
@@ -62,6 +65,28 @@ pub struct Evidence {
     pub layers: BTreeMap<Layer, LayerState>,
     /// Operating system and architecture.
     pub host: (String, String),
+}
+
+/// Content that a tree only names: what was put into it, and how much was left out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Foreign {
+    /// Whether submodules had the content of their commits.
+    pub submodules: bool,
+    /// Submodules that were empty folders.
+    pub empty_submodules: u64,
+    /// Whether files that LFS keeps elsewhere had their content.
+    pub lfs: bool,
+    /// Files that were pointers of LFS.
+    pub lfs_pointers: u64,
+}
+
+impl Foreign {
+    /// True where the tree names nothing, and nothing was asked for.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Tests as the runner counted them.
@@ -140,6 +165,7 @@ pub(crate) mod tests {
             tree: "4b825dc642cb6eb9a060e54bf8d69288fbee4904".to_owned(),
             commit: None,
             dirty: false,
+            foreign: Foreign { empty_submodules: 2, ..Foreign::default() },
             cwd: ".".to_owned(),
             outcome: Outcome::Passed,
             exit: Some(0),

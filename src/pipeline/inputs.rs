@@ -106,6 +106,11 @@ fn and_above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
+/// The fact that all of the tree is as it is.
+pub(crate) fn all_of(snapshot: &Snapshot) -> Fact {
+    Fact::Entry(Vec::new(), described(EntryKind::Folder, &snapshot.identity().tree))
+}
+
 /// The parts of an absolute path without empty ones and dots; `..` stays, since links decide what it means.
 fn normal(path: &[u8]) -> Vec<&[u8]> {
     path.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".").collect()

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::key::{self, Keyed};
-use crate::model::check::{Action, Command, Guard};
+use crate::model::check::{Action, Command, Filled, Guard};
 use crate::model::evidence::Stored;
 use crate::model::layer::Layer;
 use crate::model::policy::{ClockWish, Overrides};
@@ -24,6 +24,8 @@ pub struct Wish {
     pub source: Source,
     /// Folder of the tree to start in, as given.
     pub cwd: Option<PathBuf>,
+    /// What is put into the tree besides its own content.
+    pub filled: Filled,
     /// Pathspecs that cut the tree.
     pub scope: Vec<String>,
     /// Pathspecs that the caller vouches for, under guard `touches`.
@@ -107,6 +109,8 @@ pub fn prepare_on(
     let policy = known.policy(wish, &snapshot)?;
     let snapshot = snapshot.cut(&wish.scope)?;
     let touched = if wish.guard == Guard::Touches { Some(snapshot.part(&wish.touches)?) } else { None };
+    // Pathspecs choose among what the tree itself has, as git's do, and what is out of scope need not be here.
+    let snapshot = snapshot.fill(wish.filled, &known.around.scratch())?;
     let cwd = folder(wish, &snapshot)?;
     let (runner, digests) = known.toolchain(wish, &policy)?;
     let (abilities, layers) = known.machine(&policy)?;
@@ -115,6 +119,7 @@ pub fn prepare_on(
     let action = Action {
         tree: snapshot.identity().clone(),
         guard: wish.guard,
+        filled: wish.filled,
         scope: wish.scope.clone(),
         touches: wish.touches.clone(),
         touched,

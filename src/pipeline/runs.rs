@@ -5,10 +5,10 @@ use crate::cache;
 use crate::key;
 use crate::logs::LogWriter;
 use crate::model::event::{Event, Sink};
-use crate::model::evidence::{CacheUse, EVIDENCE_VERSION, Evidence, Tally};
+use crate::model::evidence::{CacheUse, EVIDENCE_VERSION, Evidence, Foreign, Tally};
 use crate::model::layer::Level;
 use crate::model::outcome::{LookedAt, Observation, Outcome};
-use crate::model::policy::{Clock, TREE_MARGIN};
+use crate::model::policy::{Clock, GitView, TREE_MARGIN};
 use crate::model::units::show_instant;
 use crate::pipeline::abilities::boot_id;
 use crate::pipeline::ground::Ground;
@@ -53,6 +53,7 @@ pub(super) fn run(
         drop(Store::open_writer(&around.store)?);
     }
     let (tree, _in_use) = lay_out(prepared, ground, sink)?;
+    let foreign = prepared.snapshot.foreign(prepared.action.filled)?;
     // The full level holds all that a check writes in memory and needs no folder on the host.
     let folder = (prepared.action.level == Level::Landlock).then(|| RunFolder::make(ground)).transpose()?;
     let scratch = folder.as_ref().map_or(Path::new(""), |folder| &folder.path);
@@ -67,7 +68,7 @@ pub(super) fn run(
     let recorded = recording.finish()?;
     let tests = recorded.summary.tests();
     let verdict = verdict(&seen, tests, prepared.action.command.require_tests);
-    let evidence = evidence(prepared, &seen, verdict, &recorded, at);
+    let evidence = Evidence { foreign, ..evidence(prepared, &seen, verdict, &recorded, at) };
     if evidence.outcome.is_answer()
         && let Err(how) = cache::same_sandbox(&evidence, prepared.action.level, &prepared.action.layers)
     {
@@ -130,8 +131,11 @@ fn lay_out(
     };
     loop {
         let layer = stage::layer(&prepared.snapshot, &options, sink)?;
-        // Another process may remove it between the two; then it is made again.
-        let stack = layer.stack();
+        let mut stack = layer.stack();
+        if prepared.action.policy.git == GitView::Synthetic {
+            stack.insert(0, stage::git_layer(&prepared.snapshot, &options)?.path);
+        }
+        // Another process may remove one of them meanwhile; then it is made again.
         let in_use = stack.iter().map(|path| stage::in_use(path)).collect::<Result<Option<Vec<_>>, _>>()?;
         if let Some(in_use) = in_use {
             return Ok((stack, in_use));
@@ -199,6 +203,7 @@ fn evidence(
         commit: action.tree.commit.as_ref().map(|commit| commit.hex()),
         dirty: action.tree.dirty,
         cwd: shown_folder(&action.command.cwd),
+        foreign: Foreign::default(),
         outcome: verdict.outcome,
         exit: verdict.exit,
         signal: verdict.signal,
@@ -236,7 +241,14 @@ fn observed(
     }
     match &seen.looked_at {
         LookedAt::Paths(paths) => {
-            inputs::facts(paths, &prepared.snapshot, &plan.binds).map_err(|error| error.to_string())
+            let mut facts =
+                inputs::facts(paths, &prepared.snapshot, &plan.binds).map_err(|error| error.to_string())?;
+            // A made-up repository is no part of the tree, and tells of all of it.
+            let of_git = |fact: &Fact| matches!(fact, Fact::Absent(path) if path == b".git" || path.starts_with(b".git/"));
+            if plan.git == GitView::Synthetic && facts.iter().any(of_git) {
+                facts.insert(inputs::all_of(&prepared.snapshot));
+            }
+            Ok(facts)
         }
         LookedAt::Unknown(why) => Err(why.clone()),
     }

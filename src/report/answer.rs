@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::model::check::Guard;
-use crate::model::evidence::{CacheUse, Evidence, Tally, TestCounts};
+use crate::model::evidence::{CacheUse, Evidence, Foreign, Tally, TestCounts};
 use crate::model::layer::{Layer, LayerState};
 use crate::model::outcome::{Outcome, Usage};
 use serde::Serialize;
@@ -86,6 +86,7 @@ pub struct Answer {
     pub(super) tree: String,
     commit: Option<String>,
     dirty: bool,
+    pub(super) foreign: Foreign,
     scope: Vec<String>,
     touches: Vec<String>,
     cwd: String,
@@ -128,6 +129,7 @@ impl Answer {
             tree: evidence.tree,
             commit: evidence.commit,
             dirty: evidence.dirty,
+            foreign: evidence.foreign,
             scope: circumstances.scope,
             touches: circumstances.touches,
             cwd: evidence.cwd,

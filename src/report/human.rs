@@ -3,7 +3,7 @@
 
 use crate::model::check::Guard;
 use crate::model::event::RunsSoFar;
-use crate::model::evidence::{CacheUse, Evidence};
+use crate::model::evidence::{CacheUse, Evidence, Foreign};
 use crate::model::outcome::Outcome;
 use crate::report::answer::{shell_words, state_text};
 use crate::report::{Answer, Circumstances};
@@ -38,6 +38,9 @@ pub fn verdict_line(answer: &Answer, colour: bool) -> String {
         let other: String = from.tree.chars().take(12).collect();
         let _ = write!(line, "; ran on tree {other}");
     }
+    if let Some(left_out) = left_out(answer.foreign) {
+        let _ = write!(line, "; {left_out}");
+    }
     if let Some(tally) = answer.flaky {
         let _ = write!(line, "; flaky: {} passed, {} failed", tally.passed, tally.failed);
     }
@@ -45,6 +48,24 @@ pub fn verdict_line(answer: &Answer, colour: bool) -> String {
         let _ = write!(line, "; {}", one_line(reason));
     }
     line
+}
+
+/// What of the content that the tree only names was not there.
+fn left_out(foreign: Foreign) -> Option<String> {
+    let mut parts = Vec::new();
+    if foreign.empty_submodules > 0 {
+        let count = foreign.empty_submodules;
+        parts.push(format!("{count} {} left empty", plural(count, "submodule", "submodules")));
+    }
+    if foreign.lfs_pointers > 0 {
+        let count = foreign.lfs_pointers;
+        parts.push(format!(
+            "{count} LFS {} left as {}",
+            plural(count, "file", "files"),
+            plural(count, "a pointer", "pointers")
+        ));
+    }
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 /// How the command ended, where the verdict alone does not say it.
@@ -192,6 +213,7 @@ pub fn evidence_text(evidence: &Evidence, asked: &Circumstances) -> String {
         ("tests", format!("{} passed, {} failed, {} skipped", tests.passed, tests.failed, tests.skipped))
     }));
     rows.push(("tree", format!("{}{}", evidence.tree, if evidence.dirty { " (uncommitted)" } else { "" })));
+    rows.extend(left_out(evidence.foreign).map(|text| ("left out", text)));
     if asked.guard != Guard::Exact {
         rows.push(("guard", asked.guard.name().to_owned()));
     }

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::model::check::Guard;
-use crate::model::evidence::{CacheUse, EVIDENCE_VERSION, Evidence, Tally};
+use crate::model::evidence::{CacheUse, EVIDENCE_VERSION, Evidence, Foreign, Tally};
 use crate::model::layer::{Layer, LayerState};
 use crate::model::outcome::{Outcome, Usage};
 use std::io::Write;
@@ -54,6 +54,7 @@ fn evidence() -> Evidence {
         commit: None,
         dirty: true,
         cwd: ".".to_owned(),
+        foreign: Foreign::default(),
         outcome: Outcome::Passed,
         exit: Some(0),
         signal: None,
@@ -177,7 +178,8 @@ fn json_is_the_result_object_in_its_order() {
     assert_eq!(scene.stderr.text(), "");
     let expected = concat!(
         r#"{"schema":"checkrun.result/1","key":"b3:00","cache":"miss","guard":"exact","#,
-        r#""tree":"8f3c1ad2b4c6ffffffffffffffffffffffffffff","commit":null,"dirty":true,"scope":[],"touches":[],"#,
+        r#""tree":"8f3c1ad2b4c6ffffffffffffffffffffffffffff","commit":null,"dirty":true,"#,
+        r#""foreign":{"submodules":false,"empty_submodules":0,"lfs":false,"lfs_pointers":0},"scope":[],"touches":[],"#,
         r#""cwd":".","argv":["go","test","-run","A|B"],"cmd":"go test -run 'A|B'","outcome":"passed","exit":0,"#,
         r#""signal":null,"reason":null,"flaky":null,"at":"2026-03-11T09:14:22Z","secs":22.6,"#,
         r#""usage":{"user_secs":0.0,"sys_secs":0.0,"max_rss_bytes":0,"written_bytes":0},"summary":null,"tests":null,"#,

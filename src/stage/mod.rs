@@ -7,12 +7,14 @@
 mod base;
 mod build;
 mod error;
+mod git;
 mod place;
 #[cfg(test)]
 mod tests;
 mod upkeep;
 
 pub use crate::stage::error::StageError;
+pub use crate::stage::git::git_layer;
 pub use crate::stage::place::sweep_stale;
 pub use crate::stage::upkeep::{InUse, LAYER_BYTES, in_use, remove_unused};
 

@@ -47,7 +47,7 @@ impl Place {
         Self::named(&options.root, &format!("{}{}", tree.hex(), suffix(options)), &options.boot_id)
     }
 
-    fn named(root: &Path, name: &str, boot_id: &str) -> Self {
+    pub(super) fn named(root: &Path, name: &str, boot_id: &str) -> Self {
         let (path, meta) = (root.join(name), root.join(format!("{name}{META_SUFFIX}")));
         Self { path, meta, boot_id: boot_id.to_owned() }
     }

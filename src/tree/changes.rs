@@ -39,7 +39,7 @@ impl Snapshot {
             return Ok(None);
         }
         let listing = match &self.content {
-            Content::Listing { entries, .. } => Some(entries.as_slice()),
+            Content::Listing(entries) => Some(entries.as_slice()),
             Content::Objects(_) => None,
         };
         let mut walk = Walk { repository, listing, changes: Changes::default(), limit };
@@ -51,7 +51,7 @@ impl Snapshot {
     #[must_use]
     pub fn based_on(&self) -> Option<Self> {
         let repository = self.repository.clone()?;
-        let head = self.head.filter(|_| matches!(self.content, Content::Listing { .. }))?;
+        let head = self.head?;
         let mut identity = identity(repository.object_hash(), &head, None, false);
         identity.format = self.identity.format;
         let mut root = Vec::new();
@@ -63,6 +63,9 @@ impl Snapshot {
             start: None,
             repository: Some(repository),
             head: None,
+            from_disk: false,
+            others: Vec::new(),
+            kept: Vec::new(),
             content: Content::Objects(root),
         })
     }

@@ -92,6 +92,22 @@ pub enum TreeError {
         /// What it is.
         what: &'static str,
     },
+    /// A submodule's content is asked for and its commit is not here.
+    #[error("submodule `{path}` is to be taken at commit {commit}, which no repository here has")]
+    SubmoduleMissing {
+        /// Path in the tree.
+        path: String,
+        /// Full id.
+        commit: String,
+    },
+    /// The content of a file that LFS keeps elsewhere is asked for and is not here.
+    #[error("the content of `{path}`, LFS object {oid}, is not here")]
+    LfsMissing {
+        /// Path in the tree.
+        path: String,
+        /// Its SHA-256.
+        oid: String,
+    },
     /// A working tree or an index is asked of a bare repository.
     #[error("`{}` is a bare repository: it has no working tree and no index", .0.display())]
     Bare(PathBuf),
@@ -173,6 +189,10 @@ impl TreeError {
             Self::Missing { .. } => {
                 "in a partial or shallow clone fetch it first: `git fetch --refetch`, `git fetch --unshallow`"
             }
+            Self::SubmoduleMissing { .. } => {
+                "`git submodule update --init --recursive` brings it; without `--submodules` the folder is empty"
+            }
+            Self::LfsMissing { .. } => "`git lfs fetch` brings it; without `--lfs` the file is its pointer",
             Self::Damaged { .. } => "run `git fsck` to see what else is damaged",
             Self::Bare(_) => "name a revision with `--tree`",
             Self::Conflict(_) => "resolve it and `git add` the file, or name a revision with `--tree`",

@@ -43,10 +43,22 @@ pub(super) fn id_of(id: &gix::oid) -> ObjectId {
     ObjectId::new(id.as_bytes())
 }
 
+/// What is told of each tree object that is built: its id and its bytes.
+type Told<'a> = &'a mut dyn FnMut(gix::ObjectId, &[u8]);
+
 /// Builds the tree objects for `leaves` in memory; gives the id of the root and the list with its folders.
 pub(super) fn build(
+    leaves: Vec<Leaf>,
+    hash: gix::hash::Kind,
+) -> Result<(gix::ObjectId, Vec<Entry>), TreeError> {
+    build_into(leaves, hash, &mut |_, _| {})
+}
+
+/// As [`build`], and tells of every tree object.
+pub(super) fn build_into(
     mut leaves: Vec<Leaf>,
     hash: gix::hash::Kind,
+    told: Told<'_>,
 ) -> Result<(gix::ObjectId, Vec<Entry>), TreeError> {
     // Byte order of whole paths is the order of git's index, and within each folder that of git's trees: a folder sorts
     // as if its name ended in a slash.
@@ -54,7 +66,7 @@ pub(super) fn build(
     if let Some(pair) = leaves.windows(2).find(|pair| pair[0].path == pair[1].path) {
         return Err(TreeError::hostile(&pair[0].path, "it is there twice"));
     }
-    let mut building = Building { hash, files: HashSet::with_capacity(leaves.len()), ..Building::new(hash) };
+    let mut building = Building { files: HashSet::with_capacity(leaves.len()), ..Building::new(hash, told) };
     building.files.extend(leaves.iter().map(|leaf| leaf.path.as_slice()));
     for leaf in &leaves {
         building.add(leaf)?;
@@ -75,11 +87,12 @@ struct Building<'a> {
     open: Vec<Open>,
     root: Vec<u8>,
     entries: Vec<Entry>,
+    told: Told<'a>,
 }
 
 impl<'a> Building<'a> {
-    fn new(hash: gix::hash::Kind) -> Self {
-        Self { hash, files: HashSet::new(), open: Vec::new(), root: Vec::new(), entries: Vec::new() }
+    fn new(hash: gix::hash::Kind, told: Told<'a>) -> Self {
+        Self { hash, files: HashSet::new(), open: Vec::new(), root: Vec::new(), entries: Vec::new(), told }
     }
 
     fn add(&mut self, leaf: &'a Leaf) -> Result<(), TreeError> {
@@ -136,6 +149,7 @@ impl<'a> Building<'a> {
     fn close(&mut self) -> Result<(), TreeError> {
         let Some(done) = self.open.pop() else { return Ok(()) };
         let id = hash_tree(self.hash, &done.bytes, &done.path)?;
+        (self.told)(id, &done.bytes);
         if let Some(entry) = self.entries.get_mut(done.place) {
             entry.id = id_of(&id);
         }
@@ -149,6 +163,7 @@ impl<'a> Building<'a> {
             self.close()?;
         }
         let id = hash_tree(self.hash, &self.root, b"")?;
+        (self.told)(id, &self.root);
         Ok((id, self.entries))
     }
 }
@@ -157,6 +172,7 @@ fn is_below(folder: &[u8], path: &[u8]) -> bool {
     path.len() > folder.len() && path.starts_with(folder) && path[folder.len()] == b'/'
 }
 
+/// Adds an entry to the bytes of a tree object.
 pub(super) fn append(tree: &mut Vec<u8>, kind: EntryKind, name: &[u8], id: &gix::oid) {
     tree.extend_from_slice(kind.mode());
     tree.push(b' ');
@@ -165,7 +181,12 @@ pub(super) fn append(tree: &mut Vec<u8>, kind: EntryKind, name: &[u8], id: &gix:
     tree.extend_from_slice(id.as_bytes());
 }
 
-fn hash_tree(hash: gix::hash::Kind, bytes: &[u8], path: &[u8]) -> Result<gix::ObjectId, TreeError> {
+/// The id of the tree object of `bytes`; `path` is for messages.
+pub(super) fn hash_tree(
+    hash: gix::hash::Kind,
+    bytes: &[u8],
+    path: &[u8],
+) -> Result<gix::ObjectId, TreeError> {
     gix::objs::compute_hash(hash, gix::objs::Kind::Tree, bytes)
         .map_err(|_| TreeError::Collision { path: super::error::show(path) })
 }

@@ -10,14 +10,18 @@
 mod changes;
 mod descent;
 mod error;
+mod fill;
 mod folder;
 mod history;
 mod kept;
+mod lfs;
 mod listing;
 mod objects;
+mod patch;
 mod pathspec;
 mod revision;
 mod stored;
+mod synthetic;
 #[cfg(test)]
 pub(crate) mod tests;
 mod untracked;
@@ -32,6 +36,7 @@ pub(crate) use crate::tree::descent::{Descent, open_root, split};
 pub use crate::tree::error::TreeError;
 pub(crate) use crate::tree::error::show;
 pub use crate::tree::history::{Commit, History, State, history, state};
+pub use crate::tree::synthetic::RepositoryFile;
 pub use crate::tree::walker::{Spot, Walker};
 pub use crate::tree::without::{Change, Changed, changes};
 
@@ -115,15 +120,21 @@ pub struct Snapshot {
     repository: Option<gix::Repository>,
     /// The tree of the commit that HEAD stood for, for states that no commit has.
     head: Option<gix::ObjectId>,
+    /// Whether it was taken from a working tree, an index or a folder.
+    from_disk: bool,
+    /// Other repositories that hold some of its content.
+    others: Vec<gix::Repository>,
+    /// Content that is in no repository.
+    kept: Vec<Arc<Kept>>,
     content: Content,
 }
 
 #[derive(Clone, Debug)]
 enum Content {
-    /// In the repository; the bytes of the root's tree object.
+    /// In the repository or the memory of our view of it; the bytes of the root's tree object.
     Objects(Vec<u8>),
     /// Made here.
-    Listing { entries: Arc<Vec<Entry>>, kept: Arc<Kept> },
+    Listing(Arc<Vec<Entry>>),
 }
 
 /// Resolves `source` as seen from the folder `start`.
@@ -138,15 +149,15 @@ pub fn resolve(start: &Path, source: &Source, scratch: &Path) -> Result<Snapshot
     match source {
         Source::Revision(revision) => resolve_revision(start, revision),
         Source::WorkingTree => {
-            let repository = revision::open(start)?;
+            let repository = revision::open(start)?.with_object_memory();
             let keeper = Keeper::new(repository.object_hash(), scratch);
-            let leaves = worktree::working_tree(&repository, &keeper)?;
-            from_leaves(start, repository, leaves, keeper.finish())
+            let differing = worktree::working_tree(&repository, &keeper)?;
+            from_index(start, repository, &differing, keeper.finish())
         }
         Source::Index => {
-            let repository = revision::open(start)?;
-            let leaves = worktree::index(&repository)?;
-            from_leaves(start, repository, leaves, Kept::default())
+            let repository = revision::open(start)?.with_object_memory();
+            let differing = worktree::index(&repository)?;
+            from_index(start, repository, &differing, Kept::default())
         }
         Source::Folder(folder) => {
             let hash = gix::hash::Kind::Sha1;
@@ -160,7 +171,10 @@ pub fn resolve(start: &Path, source: &Source, scratch: &Path) -> Result<Snapshot
                 start: None,
                 repository: None,
                 head: None,
-                content: Content::Listing { entries: Arc::new(entries), kept: Arc::new(keeper.finish()) },
+                from_disk: true,
+                others: Vec::new(),
+                kept: vec![Arc::new(keeper.finish())],
+                content: Content::Listing(Arc::new(entries)),
             })
         }
     }
@@ -176,17 +190,20 @@ fn resolve_revision(start: &Path, revision: &str) -> Result<Snapshot, TreeError>
         root: Some(root_of(&repository)),
         repository: Some(repository),
         head: None,
+        from_disk: false,
+        others: Vec::new(),
+        kept: Vec::new(),
         content: Content::Objects(peeled.root),
     })
 }
 
-fn from_leaves(
+fn from_index(
     start: &Path,
     repository: gix::Repository,
-    leaves: Vec<listing::Leaf>,
+    (index, differences): &worktree::Differing,
     kept: Kept,
 ) -> Result<Snapshot, TreeError> {
-    let (tree, entries) = listing::build(leaves, repository.object_hash())?;
+    let (tree, root) = patch::tree(&repository, index, differences)?;
     let head = revision::head(&repository)?;
     let same = head.as_ref().filter(|head| head.tree == tree);
     let commit = same.and_then(|head| head.commit);
@@ -198,7 +215,10 @@ fn from_leaves(
         root: Some(root_of(&repository)),
         repository: Some(repository),
         head: head.filter(|head| head.tree != tree).map(|head| head.tree),
-        content: Content::Listing { entries: Arc::new(entries), kept: Arc::new(kept) },
+        from_disk: true,
+        others: Vec::new(),
+        kept: vec![Arc::new(kept)],
+        content: Content::Objects(root),
     })
 }
 
@@ -274,7 +294,7 @@ impl Snapshot {
     /// A refused entry, or a tree object that is missing or damaged.
     pub fn entries(&self) -> Result<Vec<Entry>, TreeError> {
         match (&self.content, &self.repository) {
-            (Content::Listing { entries, .. }, _) => Ok(entries.to_vec()),
+            (Content::Listing(entries), _) => Ok(entries.to_vec()),
             (Content::Objects(_), Some(repository)) => {
                 objects::list(repository, &git_id(&self.identity.tree)?, b"")
             }
@@ -285,16 +305,13 @@ impl Snapshot {
     /// A reader of blobs; each thread takes its own.
     #[must_use]
     pub fn reader(&self) -> BlobReader {
-        let kept = match &self.content {
-            Content::Listing { kept, .. } => Some(Arc::clone(kept)),
-            Content::Objects(_) => None,
-        };
-        BlobReader { repository: self.repository.clone(), kept }
+        let repositories = self.repository.iter().chain(&self.others).cloned().collect();
+        BlobReader { repositories, kept: self.kept.clone() }
     }
 
     fn find(&self, path: &[u8]) -> Result<Option<(EntryKind, ObjectId)>, TreeError> {
         match (&self.content, &self.repository) {
-            (Content::Listing { entries, .. }, _) => Ok(entries
+            (Content::Listing(entries), _) => Ok(entries
                 .iter()
                 .find(|entry| entry.path == path)
                 .map(|entry| (entry.kind, entry.id.clone()))),
@@ -310,8 +327,8 @@ impl Snapshot {
 /// Reads blobs of a snapshot. May be sent to another thread.
 #[derive(Debug)]
 pub struct BlobReader {
-    repository: Option<gix::Repository>,
-    kept: Option<Arc<Kept>>,
+    repositories: Vec<gix::Repository>,
+    kept: Vec<Arc<Kept>>,
 }
 
 impl BlobReader {
@@ -321,21 +338,22 @@ impl BlobReader {
     /// It is missing or damaged, or no blob.
     pub fn read(&mut self, id: &ObjectId, buffer: &mut Vec<u8>) -> Result<(), TreeError> {
         let id = git_id(id)?;
-        if let Some(read) = self.kept.as_ref().and_then(|kept| kept.read(&id, buffer)) {
+        if let Some(read) = self.kept.iter().find_map(|kept| kept.read(&id, buffer)) {
             return read;
         }
         let what = || "the content of a file".to_owned();
-        let Some(repository) = &self.repository else {
-            return Err(TreeError::Missing { id: id.to_string(), what: what() });
-        };
-        match objects::load(repository, &id, buffer, &what)? {
-            gix::objs::Kind::Blob => Ok(()),
-            kind => Err(TreeError::Damaged {
-                id: id.to_string(),
-                what: what(),
-                detail: format!("it is a {kind}, not a blob"),
-            }),
+        for repository in &self.repositories {
+            match objects::load(repository, &id, buffer, &what) {
+                Ok(gix::objs::Kind::Blob) => return Ok(()),
+                Ok(kind) => {
+                    let detail = format!("it is a {kind}, not a blob");
+                    return Err(TreeError::Damaged { id: id.to_string(), what: what(), detail });
+                }
+                Err(TreeError::Missing { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
+        Err(TreeError::Missing { id: id.to_string(), what: what() })
     }
 }
 

@@ -6,7 +6,6 @@
 
 use crate::model::digest::ObjectId;
 use crate::tree::error::{TreeError, detail, show};
-use crate::tree::kept::Kept;
 use crate::tree::listing::{self, Leaf};
 use crate::tree::{Content, Entry, EntryKind, Snapshot, git_id, objects};
 use gix::attrs::search::{MetadataCollection, Outcome};
@@ -29,18 +28,9 @@ impl Snapshot {
             return Ok(self);
         }
         let (tree, entries) = self.matching(pathspecs)?;
-        let kept = match &self.content {
-            Content::Listing { kept, .. } => Arc::clone(kept),
-            Content::Objects(_) => Arc::new(Kept::default()),
-        };
         let mut identity = self.identity.clone();
         identity.tree = tree;
-        Ok(Self {
-            identity,
-            head: None,
-            content: Content::Listing { entries: Arc::new(entries), kept },
-            ..self
-        })
+        Ok(Self { identity, head: None, content: Content::Listing(Arc::new(entries)), ..self })
     }
 
     /// The id of the tree that holds only what `pathspecs` match.
@@ -49,6 +39,15 @@ impl Snapshot {
     /// As [`Snapshot::cut`].
     pub fn part(&self, pathspecs: &[String]) -> Result<ObjectId, TreeError> {
         self.matching(pathspecs).map(|(tree, _)| tree)
+    }
+
+    /// Files that a pathspec matches, wherever the question is asked; none where nothing matches.
+    pub(super) fn entries_matching(&self, pathspec: &str) -> Result<Vec<Entry>, TreeError> {
+        let mut selection = Selection::new(self, &[pathspec.to_owned()])?;
+        let is_file = |entry: &Entry| matches!(entry.kind, EntryKind::File | EntryKind::Executable);
+        let mut entries = self.entries()?;
+        entries.retain(|entry| is_file(entry) && selection.takes(entry));
+        Ok(entries)
     }
 
     fn matching(&self, pathspecs: &[String]) -> Result<(ObjectId, Vec<Entry>), TreeError> {

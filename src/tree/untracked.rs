@@ -89,6 +89,19 @@ fn rules(
     ))
 }
 
+/// The index entries below a folder.
+fn tracked_in<'i>(index: &'i gix::index::State, folder: &[u8]) -> &'i [gix::index::Entry] {
+    let prefix = if folder.is_empty() { Vec::new() } else { join(folder, b"") };
+    let entries = index.entries();
+    let start = entries.partition_point(|entry| entry.path(index) < BStr::new(&prefix));
+    let from = entries.get(start..).unwrap_or_default();
+    from.get(..from.partition_point(|entry| entry.path(index).starts_with(&prefix))).unwrap_or_default()
+}
+
+fn is_tracked(index: &gix::index::State, entries: &[gix::index::Entry], path: &[u8]) -> bool {
+    entries.binary_search_by(|entry| entry.path(index).cmp(BStr::new(path))).is_ok()
+}
+
 struct Walk<'a> {
     repository: &'a gix::Repository,
     workdir: &'a Path,
@@ -104,11 +117,13 @@ impl Walk<'_> {
     fn folder(&mut self, fd: &OwnedFd, folder: &[u8]) -> Result<(), TreeError> {
         let names =
             names(fd.as_fd()).map_err(|error| TreeError::io("list", below(self.workdir, folder), error))?;
+        let tracked = tracked_in(self.index, folder);
         let first_new = self.waiting.len();
         for (name, kind) in names {
             let path = join(folder, &name);
             match kind {
                 FileType::Directory => self.subfolder(fd, &name, path)?,
+                FileType::RegularFile | FileType::Symlink if is_tracked(self.index, tracked, &path) => {}
                 FileType::RegularFile | FileType::Symlink => self.file(fd, &name, path, kind)?,
                 // git passes over pipes, sockets and devices.
                 _ => {}
@@ -147,7 +162,7 @@ impl Walk<'_> {
     }
 
     fn file(&mut self, fd: &OwnedFd, name: &[u8], path: Vec<u8>, kind: FileType) -> Result<(), TreeError> {
-        if self.index.entry_by_path(path.as_slice().into()).is_some() || self.is_ignored(&path, false)? {
+        if self.is_ignored(&path, false)? {
             return Ok(());
         }
         let place = below(self.workdir, &path);

@@ -33,7 +33,7 @@ impl<'s> Walker<'s> {
     #[must_use]
     pub fn new(snapshot: &'s Snapshot) -> Self {
         let mut folders = HashMap::new();
-        if let Content::Listing { entries, .. } = &snapshot.content {
+        if let Content::Listing(entries) = &snapshot.content {
             let mut all: HashMap<Vec<u8>, Names> = HashMap::new();
             all.insert(Vec::new(), HashMap::new());
             for entry in entries.iter() {

@@ -3,7 +3,6 @@
 
 use crate::model::digest::ObjectId;
 use crate::tree::error::TreeError;
-use crate::tree::kept::Kept;
 use crate::tree::listing::{self, Leaf};
 use crate::tree::{Content, Entry, EntryKind, Snapshot, git_id, revision};
 use std::collections::BTreeMap;
@@ -52,15 +51,10 @@ impl Snapshot {
         for path in paths {
             holds |= self.find(path)?.is_some();
         }
-        let from_disk = matches!(self.content, Content::Listing { .. });
-        if !(holds || from_disk && self.identity.dirty) {
+        if !(holds || self.from_disk && self.identity.dirty) {
             return Ok(self);
         }
         let (tree, entries) = cut(&self.entries()?, paths, &self.identity.tree)?;
-        let kept = match &self.content {
-            Content::Listing { kept, .. } => Arc::clone(kept),
-            Content::Objects(_) => Arc::new(Kept::default()),
-        };
         let mut identity = self.identity.clone();
         identity.tree = tree;
         if identity.dirty
@@ -78,7 +72,7 @@ impl Snapshot {
             None if !self.identity.dirty => Some(git_id(&self.identity.tree)?),
             head => head,
         };
-        Ok(Self { identity, head, content: Content::Listing { entries: Arc::new(entries), kept }, ..self })
+        Ok(Self { identity, head, content: Content::Listing(Arc::new(entries)), ..self })
     }
 
     /// Files, links and submodules, by path; folders are left out.

@@ -5,8 +5,8 @@
 use crate::tree::descent::{Descent, is_gone, open_root, split};
 use crate::tree::error::{TreeError, below, detail, show};
 use crate::tree::kept::Keeper;
-use crate::tree::listing::Leaf;
-use crate::tree::{EntryKind, objects, untracked};
+use crate::tree::patch::Differences;
+use crate::tree::{EntryKind, untracked};
 use gix::index::entry::{Flags, Mode, Stat, stat};
 use rustix::fd::{AsFd as _, BorrowedFd};
 use rustix::fs::{AtFlags, FileType, OFlags, openat, readlinkat, statat};
@@ -14,32 +14,31 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::num::NonZero;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Index entries that one thread looks after at least; below that a thread costs more than it saves.
 const SHARE: usize = 1000;
 
-/// Files of the index as `git write-tree` takes them: entries that were only announced (`git add -N`) are left out.
-pub(super) fn index(repository: &gix::Repository) -> Result<Vec<Leaf>, TreeError> {
+/// An index and what differs from it.
+pub(super) type Differing = (gix::worktree::Index, Differences);
+
+/// The index as `git write-tree` takes it: entries that were only announced (`git add -N`) are left out.
+pub(super) fn index(repository: &gix::Repository) -> Result<Differing, TreeError> {
     if repository.workdir().is_none() {
         return Err(TreeError::Bare(repository.git_dir().to_owned()));
     }
     let index = read_index(repository)?;
-    let mut leaves = Vec::with_capacity(index.entries().len());
-    for entry in index.entries() {
-        if entry.mode == Mode::DIR {
-            expand(repository, entry.path(&index), &entry.id, &mut leaves)?;
-        } else if !entry.flags.contains(Flags::INTENT_TO_ADD) {
-            leaves.push(as_indexed(entry, entry.path(&index)));
-        }
-    }
-    Ok(leaves)
+    let announced = |entry: &&gix::index::Entry| entry.flags.contains(Flags::INTENT_TO_ADD);
+    let left_out =
+        index.entries().iter().filter(announced).map(|entry| (entry.path(&index).to_vec(), None)).collect();
+    Ok((index, left_out))
 }
 
-/// Files of the working tree as `git add -A` would take them.
+/// The working tree as `git add -A` would take it.
 pub(super) fn working_tree(
     repository: &gix::Repository,
     keeper: &Keeper<'_>,
-) -> Result<Vec<Leaf>, TreeError> {
+) -> Result<Differing, TreeError> {
     let Some(workdir) = repository.workdir() else {
         return Err(TreeError::Bare(repository.git_dir().to_owned()));
     };
@@ -47,12 +46,27 @@ pub(super) fn working_tree(
     let root = open_root(workdir).map_err(|error| TreeError::io("open", workdir, error))?;
     let rules = Rules::new(repository)?;
     let scan = Scan { root: root.as_fd(), workdir, index: &index, keeper, rules };
-    let mut leaves = scan.tracked()?;
-    for entry in index.entries().iter().filter(|entry| entry.mode == Mode::DIR) {
-        expand(repository, entry.path(&index), &entry.id, &mut leaves)?;
+    let new = || untracked::leaves(repository, root.as_fd(), workdir, &index, keeper);
+    let (mut differences, new) = if index.entries().len() <= SHARE {
+        (scan.part(index.entries())?, new()?)
+    } else {
+        // The folders are walked on this thread while others look at the files.
+        std::thread::scope(|scope| {
+            let tracked = scope.spawn(|| scan.tracked());
+            let new = new();
+            match tracked.join() {
+                Ok(tracked) => Ok((tracked?, new?)),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        })?
+    };
+    for leaf in new {
+        // What is new where a tracked thing of another kind was comes on top of its being gone.
+        if let Some(Some(_)) = differences.insert(leaf.path.clone(), Some((leaf.kind, leaf.id))) {
+            return Err(TreeError::hostile(&leaf.path, "it is there twice"));
+        }
     }
-    leaves.extend(untracked::leaves(repository, root.as_fd(), workdir, &index, keeper)?);
-    Ok(leaves)
+    Ok((index, differences))
 }
 
 fn read_index(repository: &gix::Repository) -> Result<gix::worktree::Index, TreeError> {
@@ -65,27 +79,8 @@ fn read_index(repository: &gix::Repository) -> Result<gix::worktree::Index, Tree
     }
 }
 
-/// A sparse index holds whole folders that are not checked out; they stand as they are.
-fn expand(
-    repository: &gix::Repository,
-    path: &[u8],
-    id: &gix::oid,
-    leaves: &mut Vec<Leaf>,
-) -> Result<(), TreeError> {
-    let prefix = path.strip_suffix(b"/").unwrap_or(path);
-    for entry in objects::list(repository, id, prefix)? {
-        if entry.kind != EntryKind::Folder {
-            leaves.push(Leaf { id: super::git_id(&entry.id)?, path: entry.path, kind: entry.kind });
-        }
-    }
-    Ok(())
-}
-
-fn as_indexed(entry: &gix::index::Entry, path: &[u8]) -> Leaf {
-    Leaf { path: path.to_vec(), kind: indexed_kind(entry), id: entry.id }
-}
-
-fn indexed_kind(entry: &gix::index::Entry) -> EntryKind {
+/// What an entry of the index is.
+pub(super) fn indexed_kind(entry: &gix::index::Entry) -> EntryKind {
     match entry.mode {
         Mode::FILE_EXECUTABLE => EntryKind::Executable,
         Mode::SYMLINK => EntryKind::Symlink,
@@ -121,6 +116,24 @@ impl Rules {
     }
 }
 
+/// What a tracked file is found to be.
+enum Stands {
+    AsIndexed,
+    Gone,
+    Otherwise(EntryKind, gix::ObjectId),
+}
+
+impl Stands {
+    fn of(entry: &gix::index::Entry, kind: EntryKind, id: gix::ObjectId) -> Self {
+        let announced = entry.flags.contains(Flags::INTENT_TO_ADD);
+        if kind == indexed_kind(entry) && id == entry.id && !announced {
+            Self::AsIndexed
+        } else {
+            Self::Otherwise(kind, id)
+        }
+    }
+}
+
 /// One look at all tracked files.
 struct Scan<'a> {
     root: BorrowedFd<'a>,
@@ -131,47 +144,58 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    fn tracked(&self) -> Result<Vec<Leaf>, TreeError> {
+    /// Looks at the files in parts, each taken by the next thread that is free.
+    fn tracked(&self) -> Result<Differences, TreeError> {
         let entries = self.index.entries();
-        // Asking for the number of processors reads several files, which is too dear for a small tree.
-        if entries.len() <= SHARE {
-            return self.part(entries);
-        }
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(4);
-        let share = entries.len().div_ceil(threads).max(SHARE);
+        let next = AtomicUsize::new(0);
+        let share = || {
+            let mut differences = Differences::new();
+            loop {
+                let start = next.fetch_add(SHARE, Ordering::Relaxed);
+                let Some(rest) = entries.get(start..).filter(|rest| !rest.is_empty()) else { break };
+                differences.append(&mut self.part(&rest[..rest.len().min(SHARE)])?);
+            }
+            Ok(differences)
+        };
         std::thread::scope(|scope| {
-            let running: Vec<_> =
-                entries.chunks(share).map(|part| scope.spawn(move || self.part(part))).collect();
-            let mut leaves = Vec::with_capacity(entries.len());
+            let running: Vec<_> = (0..threads).map(|_| scope.spawn(share)).collect();
+            let mut differences = Differences::new();
             let mut failure = None;
             // Every thread is joined, also after a failure: the caller may fork later.
             for thread in running {
                 match thread.join() {
-                    Ok(Ok(part)) => leaves.extend(part),
+                    Ok(Ok(mut part)) => differences.append(&mut part),
                     Ok(Err(error)) => failure = failure.or(Some(error)),
                     Err(panic) => std::panic::resume_unwind(panic),
                 }
             }
-            failure.map_or(Ok(leaves), Err)
+            failure.map_or(Ok(differences), Err)
         })
     }
 
-    fn part(&self, entries: &[gix::index::Entry]) -> Result<Vec<Leaf>, TreeError> {
+    fn part(&self, entries: &[gix::index::Entry]) -> Result<Differences, TreeError> {
         let mut descent = Descent::new(self.root);
-        let mut leaves = Vec::with_capacity(entries.len());
+        let mut differences = Differences::new();
         for entry in entries.iter().filter(|entry| entry.mode != Mode::DIR) {
-            leaves.extend(self.entry(&mut descent, entry)?);
+            match self.entry(&mut descent, entry)? {
+                Stands::AsIndexed => {}
+                Stands::Gone => differences.extend([(entry.path(self.index).to_vec(), None)]),
+                Stands::Otherwise(kind, id) => {
+                    differences.extend([(entry.path(self.index).to_vec(), Some((kind, id)))]);
+                }
+            }
         }
-        Ok(leaves)
+        Ok(differences)
     }
 
-    /// The entry as it stands on disk; `None` if it is gone.
-    fn entry(&self, descent: &mut Descent<'_>, entry: &gix::index::Entry) -> Result<Option<Leaf>, TreeError> {
+    /// How the entry stands on disk.
+    fn entry(&self, descent: &mut Descent<'_>, entry: &gix::index::Entry) -> Result<Stands, TreeError> {
         let path: &[u8] = entry.path(self.index);
         let stands = entry.flags.contains(Flags::ASSUME_VALID);
         let skipped = entry.flags.contains(Flags::SKIP_WORKTREE);
         if stands || (skipped && !self.rules.sparse) {
-            return Ok(Some(as_indexed(entry, path)));
+            return Ok(Stands::AsIndexed);
         }
         let (folder, name) = split(path);
         let found = descent
@@ -179,26 +203,28 @@ impl Scan<'_> {
             .and_then(|folder| Ok((folder, statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?)));
         let (folder, found) = match found {
             Ok(found) => found,
-            Err(error) if is_gone(error) => return Ok(skipped.then(|| as_indexed(entry, path))),
+            Err(error) if is_gone(error) => {
+                return Ok(if skipped { Stands::AsIndexed } else { Stands::Gone });
+            }
             Err(error) => return Err(TreeError::io("look at", below(self.workdir, path), error)),
         };
         let kind = match FileType::from_raw_mode(found.st_mode) {
-            FileType::Directory if entry.mode == Mode::COMMIT => return Ok(Some(as_indexed(entry, path))),
+            FileType::Directory if entry.mode == Mode::COMMIT => return Ok(Stands::AsIndexed),
             // The files of a folder that took a file's place are found as untracked ones.
-            FileType::Directory => return Ok(None),
+            FileType::Directory => return Ok(Stands::Gone),
             FileType::RegularFile => self.kind(entry, found.st_mode),
             FileType::Symlink => EntryKind::Symlink,
             other => return Err(special(below(self.workdir, path), other)),
         };
         if entry.mode != Mode::COMMIT && self.is_unchanged(entry, kind, &found) {
-            return Ok(Some(Leaf { path: path.to_vec(), kind, id: entry.id }));
+            return Ok(Stands::of(entry, kind, entry.id));
         }
         let place = below(self.workdir, path);
         let is_link = FileType::from_raw_mode(found.st_mode) == FileType::Symlink;
         // An announced entry carries the id of the empty blob without vouching that it exists.
         let known = (!entry.flags.contains(Flags::INTENT_TO_ADD)).then_some(&*entry.id);
         let id = take(folder, name, is_link, self.keeper, &Taken { known, path, place: &place })?;
-        Ok(id.map(|id| Leaf { path: path.to_vec(), kind, id }))
+        Ok(id.map_or(Stands::Gone, |id| Stands::of(entry, kind, id)))
     }
 
     fn kind(&self, entry: &gix::index::Entry, mode: u32) -> EntryKind {

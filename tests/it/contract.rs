@@ -43,6 +43,7 @@ fn is_result(answer: &Value) {
         ("tree", "s"),
         ("commit", "s?"),
         ("dirty", "b"),
+        ("foreign", "{}"),
         ("scope", "a"),
         ("touches", "a"),
         ("cwd", "s"),
@@ -71,6 +72,8 @@ fn is_result(answer: &Value) {
     has_shape(answer, &top, "result");
     let usage = [("user_secs", "n"), ("sys_secs", "n"), ("max_rss_bytes", "i"), ("written_bytes", "i")];
     has_shape(&answer["usage"], &usage, "usage");
+    let foreign = [("submodules", "b"), ("empty_submodules", "i"), ("lfs", "b"), ("lfs_pointers", "i")];
+    has_shape(&answer["foreign"], &foreign, "foreign");
     has_shape(&answer["policy"], &[("name", "s"), ("digest", "b3")], "policy");
     has_shape(&answer["runner"], &[("name", "s"), ("digest", "b3"), ("toolchain", "s")], "runner");
     has_shape(&answer["clock"], &[("mode", "s"), ("start", "s")], "clock");

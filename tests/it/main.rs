@@ -75,5 +75,20 @@ mod real;
 /// Trees on disk, layer upon layer.
 mod layers;
 
+/// Every layout that git has.
+mod layouts;
+
+/// Hostile trees and very large ones.
+mod hostile_trees;
+
+/// Submodules and LFS files.
+mod foreign_content;
+
+/// The repository inside, where a policy shows one.
+mod synthetic_git;
+
+/// Trees that nobody thought of.
+mod random_trees;
+
 /// Parts of trees, by pathspec.
 mod pathspecs;

@@ -207,3 +207,33 @@ fn each_go_test_of_a_flaky_check_has_counts_of_its_own() {
     assert_eq!(told["tests"]["list"][0]["id"], "example.org/m.TestB", "{told}");
     assert!(told["tests"]["list"][0]["retried"].as_u64() > Some(0), "{told}");
 }
+
+// Version stamping that fails a build where `.git` is missing or odd.
+#[test]
+fn go_builds_with_its_default_flags_with_and_without_a_repository() {
+    let go = open_tool("go");
+    let env = Env::of(Who::User).var("PATH", format!("{}/bin:/usr/bin:/bin", go.display()));
+    env.write("go.mod", "module example.org/stamp\n\ngo 1.20\n");
+    env.write("main.go", "package main\n\nfunc main() { print(\"built\\n\") }\n");
+    env.commit();
+    let policies = Path::new(env!("CARGO_MANIFEST_DIR")).join("policies");
+    let text = std::fs::read_to_string(policies.join("hermetic.toml")).expect("a policy");
+    let shown = text.replace("view = \"none\"", "view = \"synthetic\"\nwhy = \"version stamps\"");
+    assert_ne!(text, shown);
+    std::fs::write(env.path("home/policy.toml"), shown).expect("written");
+    let policy = env.path("home/policy.toml");
+    let script = "go build -o /tmp/stamp . && /tmp/stamp 2>&1 && go version -m /tmp/stamp | grep vcs. | sort";
+    for (policy, stamps) in [
+        (
+            policy.to_str().expect("UTF-8"),
+            ["vcs=git", "vcs.modified=false", "vcs.revision=", "vcs.time=2025-12-31T23:00:00Z"].as_slice(),
+        ),
+        ("hermetic", &[]),
+    ] {
+        let args = ["--runner", "go", "--policy", policy, "--tree", "HEAD", "--", "sh", "-c", script];
+        let seen = env.checkrun(&args);
+        assert!(seen.out().starts_with("built\n"), "{policy}: {} {}", seen.out(), seen.err());
+        assert_eq!(seen.out().matches("vcs").count(), stamps.len(), "{policy}: {}", seen.out());
+        assert!(stamps.iter().all(|stamp| seen.out().contains(stamp)), "{policy}: {}", seen.out());
+    }
+}
