@@ -180,7 +180,7 @@ fn keys_of_fixed_actions_stay_as_they_are() {
     }
     assert_eq!(
         policy_digest(&action().policy).hex(),
-        "b0fd9a42403428454a5daaae2c057c2450ba7ff975ae70a181a4d73fa2513da2"
+        "0ded6d0da58bf5178858e934b0bcf3911954af45cef0e03f70c8ca9361991619"
     );
 }
 
