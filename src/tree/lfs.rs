@@ -151,7 +151,8 @@ fn verify(bytes: &[u8], pointer: &Pointer, path: &[u8]) -> Result<(), TreeError>
     let mut hasher = gix::hash::hasher(gix::hash::Kind::Sha256);
     hasher.update(bytes);
     let digest = hasher.try_finalize().map_err(|_| TreeError::Collision { path: show(path) })?;
-    if u64::try_from(bytes.len()) == Ok(pointer.size) && digest.to_string() == pointer.oid {
+    let named = gix::ObjectId::from_hex(pointer.oid.as_bytes());
+    if u64::try_from(bytes.len()) == Ok(pointer.size) && named.is_ok_and(|named| named == digest) {
         return Ok(());
     }
     Err(TreeError::Damaged {
