@@ -96,7 +96,7 @@ fn parts_dirty_trees_submodules_and_sha256_have_a_repository_too() {
     let env = with_policy(Who::User);
     let script = "git status --porcelain --ignored; git rev-parse 'HEAD^{tree}'; git fsck 2>&1";
     let part = inside(&env, &["--tree", "HEAD", "--scope", "a"], script);
-    assert_eq!(part.trim(), env.git(&["rev-parse", &format!("{}", cut_to_a(&env))]));
+    assert_eq!(part.trim(), env.git(&["rev-parse", &cut_to_a(&env).to_string()]));
     env.write("a/b/c", "edited").write("new", "x");
     env.git(&["add", "-A"]);
     assert_eq!(inside(&env, &[], script).trim(), env.git(&["write-tree"]));
