@@ -71,6 +71,7 @@ mod documents;
 mod layering;
 /// Real projects under check.
 mod real;
+mod real_dates;
 
 /// Trees on disk, layer upon layer.
 mod layers;

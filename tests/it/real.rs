@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A piece that `.ci/tools` provides.
-fn tool(name: &str) -> PathBuf {
+pub(crate) fn tool(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools").join(name);
     assert!(path.is_dir(), "{} is not there; `bash .ci/tools` provides it", path.display());
     path
 }
 
 /// A piece at a place that an ordinary user can reach too: copied once where the repository lies in a closed folder.
-fn open_tool(name: &str) -> PathBuf {
+pub(crate) fn open_tool(name: &str) -> PathBuf {
     let path = tool(name);
     if path.ancestors().all(|path| std::fs::metadata(path).is_ok_and(|meta| meta.mode() & 0o005 == 0o005)) {
         return path;
@@ -38,7 +38,7 @@ fn open_tool(name: &str) -> PathBuf {
 }
 
 /// Puts a folder's files into the repository and commits them.
-fn plant(env: &Env, folder: &Path) {
+pub(crate) fn plant(env: &Env, folder: &Path) {
     plant_below(env, folder, "");
     env.commit();
 }
