@@ -76,6 +76,8 @@ pub(super) enum FormatName {
     Json,
     /// JSON events, one a line, then the result
     Jsonl,
+    /// For people, with annotations and a step summary for GitHub Actions
+    Github,
 }
 
 impl From<FormatName> for Format {
@@ -84,6 +86,7 @@ impl From<FormatName> for Format {
             FormatName::Human => Self::Human,
             FormatName::Json => Self::Json,
             FormatName::Jsonl => Self::Jsonl,
+            FormatName::Github => Self::Github,
         }
     }
 }
@@ -207,6 +210,9 @@ pub(super) struct RunArgs {
     /// Write the check's whole output to FILE, up to the output limit
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) log: Option<PathBuf>,
+    /// Write the result to FILE as JUnit XML, the check as one test case
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(super) junit: Option<PathBuf>,
     /// With --format json or jsonl: show the check's output on stderr
     #[arg(long, help_heading = "Output")]
     pub(super) show_output: bool,

@@ -198,6 +198,8 @@ pub struct OutputRequest {
     pub result: Option<PathBuf>,
     /// `--log`.
     pub log: Option<PathBuf>,
+    /// `--junit`.
+    pub junit: Option<PathBuf>,
     /// `--show-output`.
     pub show: bool,
 }
@@ -254,7 +256,7 @@ fn global(args: GlobalArgs) -> Global {
 }
 
 fn run(args: RunArgs, format: Format) -> Result<Request, Exit> {
-    if args.show_output && format == Format::Human {
+    if args.show_output && format.is_for_people() {
         return Err(usage(
             "`--show-output` has no effect here: in the human format the output is shown anyway",
             Some("leave it out, or add `--format json`"),
@@ -266,7 +268,8 @@ fn run(args: RunArgs, format: Format) -> Result<Request, Exit> {
         (_, _, true) => CacheMode::Only,
         _ => CacheMode::Use,
     };
-    let output = OutputRequest { result: args.output, log: args.log, show: args.show_output };
+    let output =
+        OutputRequest { result: args.output, log: args.log, junit: args.junit, show: args.show_output };
     Ok(Request::Run(Box::new(RunRequest { check: check(args.check)?, cache, output })))
 }
 

@@ -95,6 +95,7 @@ fn every_option_arrives() {
     let output = OutputRequest {
         result: Some(PathBuf::from("o.json")),
         log: Some(PathBuf::from("l.txt")),
+        junit: None,
         show: true,
     };
     assert_eq!(run.output, output);

@@ -7,7 +7,7 @@ use crate::commands::{Failure, Session};
 use crate::model::check::Guard;
 use crate::model::evidence::CacheUse;
 use crate::pipeline::{self, Answered, Caching, Prepared, Wish};
-use crate::report::{Answer, Circumstances, check_writable, write_atomically};
+use crate::report::{self, Answer, Circumstances, check_writable, write_atomically};
 use crate::tree::Source;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -26,8 +26,9 @@ pub(super) fn run(request: RunRequest, session: &mut Session) -> Result<u8, Fail
         CacheMode::Only => Caching::Only,
     };
     let wish = wish(request.check, &session.start)?;
-    let result = request.output.result.map(|path| from(&session.start, path));
-    if let Some(path) = &result {
+    let [result, junit] =
+        [request.output.result, request.output.junit].map(|path| path.map(|path| from(&session.start, path)));
+    for path in [&result, &junit].into_iter().flatten() {
         // Said at once, and not after an hour's work.
         check_writable(path)?;
     }
@@ -37,6 +38,12 @@ pub(super) fn run(request: RunRequest, session: &mut Session) -> Result<u8, Fail
     session.reporter.answer(&answer);
     if let Some(path) = result {
         write_atomically(&path, answer.to_json().as_bytes())?;
+    }
+    if let Some(path) = junit {
+        write_atomically(&path, report::junit(&answer).as_bytes())?;
+    }
+    if let Some(path) = &session.step_summary {
+        report::append(path, &report::summary(&answer))?;
     }
     let evidence = &answered.evidence;
     let status =

@@ -4,6 +4,7 @@
 
 use crate::cli::{Invocation, Request};
 use crate::commands::{Failure, UNDECIDED};
+use crate::model::event::Format;
 use crate::pipeline::Surroundings;
 use crate::report::{self, Loudness, Reporter, Streams, Wishes};
 use crate::store::StorePaths;
@@ -19,6 +20,9 @@ const TEMPORARY_DIR: &str = "TMPDIR";
 /// The folder of all that checkrun keeps.
 const CACHE_DIR: &str = "CHECKRUN_CACHE_DIR";
 
+/// The file of a step's summary (GitHub Actions, "Adding a job summary").
+const STEP_SUMMARY: &str = "GITHUB_STEP_SUMMARY";
+
 /// One call of the program.
 #[derive(Debug)]
 pub struct Session {
@@ -28,6 +32,8 @@ pub struct Session {
     pub around: Surroundings,
     /// The folder that the call is about: the current one, or that of `-C`.
     pub start: PathBuf,
+    /// Where GitHub's runner wants a summary in Markdown, if one is asked for.
+    pub step_summary: Option<PathBuf>,
 }
 
 impl Session {
@@ -51,7 +57,11 @@ impl Session {
             return Err((Box::new(reporter), failure));
         }
         match around() {
-            Ok(around) => Ok(Self { reporter, around, start }),
+            Ok(around) => {
+                let github = invocation.global.format == Format::Github;
+                let step_summary = folder(STEP_SUMMARY).filter(|_| github);
+                Ok(Self { reporter, around, start, step_summary })
+            }
             Err(failure) => Err((Box::new(reporter), failure)),
         }
     }

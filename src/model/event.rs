@@ -13,6 +13,16 @@ pub enum Format {
     Json,
     /// Events, one a line, then the result.
     Jsonl,
+    /// For people who look at GitHub's pages: as `Human`, with annotations.
+    Github,
+}
+
+impl Format {
+    /// Whether people are to read it.
+    #[must_use]
+    pub fn is_for_people(self) -> bool {
+        matches!(self, Self::Human | Self::Github)
+    }
 }
 
 /// Which of the check's two streams.

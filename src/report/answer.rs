@@ -167,6 +167,21 @@ impl Answer {
         crate::report::json::line(self)
     }
 
+    /// The command as a shell would read it back.
+    pub(super) fn command(&self) -> &str {
+        &self.cmd
+    }
+
+    /// The last of what the check printed.
+    pub(super) fn tail(&self) -> &str {
+        &self.tail
+    }
+
+    /// When the run was that earned it.
+    pub(super) fn at(&self) -> &str {
+        &self.at
+    }
+
     /// The full id of the key, `b3:…`.
     pub(super) fn key(&self) -> &str {
         &self.key

@@ -27,6 +27,16 @@ impl ReportError {
     }
 }
 
+/// Adds a text to the end of a file, which is made if it is not there.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn append(path: &Path, text: &str) -> Result<(), ReportError> {
+    let file = fs::OpenOptions::new().append(true).create(true).open(path);
+    file.and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(|source| ReportError::Unwritable { path: path.to_owned(), source })
+}
+
 /// Writes `bytes` to `path` by way of a temporary file beside it, synced and renamed. What is there and is no regular
 /// file, such as `/dev/stdout` or a named pipe, is written to directly: a rename would replace it.
 ///

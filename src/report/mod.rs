@@ -4,8 +4,10 @@
 
 mod answer;
 mod file;
+mod github;
 mod human;
 mod json;
+mod junit;
 mod progress;
 mod streams;
 
@@ -13,12 +15,15 @@ mod streams;
 mod tests;
 
 pub use answer::{Answer, Circumstances, shell_words};
-pub use file::{ReportError, check_writable, write_atomically};
+pub use file::{ReportError, append, check_writable, write_atomically};
+pub use github::summary;
 pub use human::{evidence_text, percent, seconds, table, verdict_line};
+pub use junit::junit;
 pub use progress::Progress;
 pub use streams::Streams;
 
 use crate::model::event::{Event, Format, Sink, Stream};
+use rustix::rand::{GetRandomFlags, getrandom};
 use serde::Serialize;
 use std::io;
 use std::time::Duration;
@@ -79,10 +84,11 @@ pub struct Manner {
 /// | | progress | colour | passthrough | output on stderr |
 /// |---|---|---|---|---|
 /// | human | on a capable terminal outside CI, unless quiet | on a capable terminal without `NO_COLOR` | yes | no |
+/// | github | the same | the same | yes, both streams to our stdout | no |
 /// | json, jsonl | no | on a capable terminal without `NO_COLOR` | no | on `--show-output` |
 #[must_use]
 pub fn manner(surroundings: Surroundings, wishes: Wishes) -> Manner {
-    let human = wishes.format == Format::Human;
+    let human = wishes.format.is_for_people();
     let terminal = surroundings.stderr_terminal && !surroundings.dumb_terminal;
     Manner {
         progress: human && terminal && !surroundings.ci && wishes.loudness > Loudness::Quiet,
@@ -103,6 +109,8 @@ pub struct Reporter {
     streams: Streams,
     progress: Progress,
     lines: json::Lines,
+    /// What makes GitHub's runner take commands again, while it does not.
+    hush: Option<String>,
 }
 
 impl Reporter {
@@ -116,13 +124,14 @@ impl Reporter {
             streams: streams.one_terminal(surroundings.stdout_terminal && surroundings.stderr_terminal),
             progress: Progress::new(manner.progress, elapsed),
             lines: json::Lines::default(),
+            hush: None,
         }
     }
 
     /// Whether objects are asked for instead of text for people.
     #[must_use]
     pub fn is_json(&self) -> bool {
-        self.wishes.format != Format::Human
+        !self.wishes.format.is_for_people()
     }
 
     /// The first error other than a closed pipe that writing met, if any: a full disk behind stdout, for instance.
@@ -133,9 +142,13 @@ impl Reporter {
     /// Gives the answer in the form asked for: the verdict line, or the result object.
     pub fn answer(&mut self, answer: &Answer) {
         self.clear_progress();
+        if self.wishes.format == Format::Github {
+            self.resume();
+            self.streams.put_lines(&github::annotation(answer));
+        }
         match self.wishes.format {
-            Format::Human if self.wishes.loudness == Loudness::Quiet => {}
-            Format::Human => {
+            Format::Human | Format::Github if self.wishes.loudness == Loudness::Quiet => {}
+            Format::Human | Format::Github => {
                 if self.wishes.loudness == Loudness::Verbose {
                     self.message(&human::particulars(answer));
                 }
@@ -169,6 +182,7 @@ impl Reporter {
     /// Says why no answer can be given, with a hint where there is one.
     pub fn failure(&mut self, text: &str, hint: Option<&str>) {
         self.clear_progress();
+        self.resume();
         self.message(&human::failure(text, hint, self.manner.colour));
     }
 
@@ -177,6 +191,13 @@ impl Reporter {
         if self.wishes.loudness > Loudness::Quiet {
             self.clear_progress();
             self.message(&format!("checkrun: {text}"));
+        }
+    }
+
+    /// Lets GitHub's runner take commands again, where it was told not to.
+    fn resume(&mut self) {
+        if let Some(token) = self.hush.take() {
+            self.streams.put_lines(&github::resume(&token));
         }
     }
 
@@ -199,7 +220,15 @@ impl Reporter {
 
     fn output(&mut self, stream: Stream, bytes: &[u8]) {
         self.clear_progress();
-        if self.manner.passthrough {
+        if self.wishes.format == Format::Github {
+            if self.hush.is_none() {
+                let token = token();
+                self.streams.put(Stream::Stdout, github::stop(&token).as_bytes());
+                self.hush = Some(token);
+            }
+            // The runner reads both streams, and only within one is the order certain.
+            self.streams.put(Stream::Stdout, bytes);
+        } else if self.manner.passthrough {
             self.streams.put(stream, bytes);
         }
         if self.manner.output_on_stderr {
@@ -216,6 +245,14 @@ impl Reporter {
             self.streams.put(Stream::Stdout, line.as_bytes());
         }
     }
+}
+
+/// A word that no check can know.
+fn token() -> String {
+    let mut bytes = [0_u8; 16];
+    // Linux 3.17 has it, and every sandbox needs a newer one; a signal is no reason to give up.
+    while rustix::io::retry_on_intr(|| getrandom(&mut bytes, GetRandomFlags::empty())).is_err() {}
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Sink for Reporter {

@@ -139,6 +139,14 @@ impl Streams {
         }
     }
 
+    /// Writes lines of our own on stdout, where a line that the check left unfinished is ended first.
+    pub(super) fn put_lines(&mut self, text: &str) {
+        if !self.stdout.at_line_start {
+            self.put(Stream::Stdout, b"\n");
+        }
+        self.put(Stream::Stdout, text.as_bytes());
+    }
+
     /// Writes what will be erased again; it does not count as a line begun.
     pub(super) fn put_transient(&mut self, text: &str) {
         let before = self.stderr.at_line_start;

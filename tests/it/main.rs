@@ -92,4 +92,5 @@ mod synthetic_git;
 mod random_trees;
 
 /// Parts of trees, by pathspec.
+mod pages;
 mod pathspecs;
