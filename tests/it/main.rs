@@ -30,6 +30,7 @@ mod flake_tests;
 /// One check from question to answer.
 mod flow;
 /// Guard `inputs`: observed inputs.
+mod guides;
 mod inputs;
 /// Nothing gets out by files, mounts or links.
 mod jail_files;
