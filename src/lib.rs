@@ -51,6 +51,11 @@
 //! One place for each heavy dependency: `gix` in `tree`, `rusqlite` in `store`, `toml` in `catalogue`, `clap` in `cli`,
 //! `landlock` in `sandbox::landlock_rules`, and all `unsafe` code in `sandbox::sys`.
 //!
+//! # As a library
+//!
+//! `examples/certify.rs` makes a [`pipeline::Wish`], hands it to [`pipeline::check`], hears of events and reads the
+//! evidence; the program does no more. What is `pub` below a room's first level is for the rooms above it and may change.
+//!
 //! # Words
 //!
 //! - *check*: a command on a tree, under a policy. *Action*: a check with everything it depends on looked up.

@@ -6,16 +6,13 @@ use crate::commands::session::{callers_value, from};
 use crate::commands::{Failure, Session};
 use crate::model::check::Guard;
 use crate::model::evidence::CacheUse;
-use crate::pipeline::{self, Answered, Caching, Prepared, Wish};
+use crate::pipeline::{self, Answered, Caching, DEFAULT_POLICY, Prepared, Wish};
 use crate::report::{self, Answer, Circumstances, check_writable, write_atomically};
 use crate::tree::Source;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
-
-/// The policy where none is asked for.
-const DEFAULT_POLICY: &str = "hermetic";
 
 /// Runs or answers one check and tells of it.
 pub(super) fn run(request: RunRequest, session: &mut Session) -> Result<u8, Failure> {
@@ -112,8 +109,6 @@ pub(super) fn wish(request: CheckRequest, start: &Path) -> Result<Wish, Failure>
         Some(name) => name,
     };
     Ok(Wish {
-        start: start.to_owned(),
-        source,
         cwd: request.cwd,
         filled: request.filled,
         scope: request.scope,
@@ -126,6 +121,6 @@ pub(super) fn wish(request: CheckRequest, start: &Path) -> Result<Wish, Failure>
         overrides: request.overrides,
         clock: request.clock,
         require_tests: request.require_tests,
-        argv: request.argv,
+        ..Wish::new(start.to_owned(), source, request.argv)
     })
 }

@@ -18,7 +18,7 @@ mod verdict;
 
 pub use bearings::Bearings;
 pub use groups::{HostInputs, InputGroups, TreeInputs};
-pub use prepare::{Origin, Prepared, Wish, prepare, prepare_on};
+pub use prepare::{DEFAULT_POLICY, Origin, Prepared, Wish, prepare, prepare_on};
 pub use repeat::{Director, Execution, repeat};
 pub use standing::{inputs_differ, inputs_that_hold};
 pub use verdict::exit_status;

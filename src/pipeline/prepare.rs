@@ -50,6 +50,34 @@ pub struct Wish {
     pub argv: Vec<Vec<u8>>,
 }
 
+/// The policy where none is asked for.
+pub const DEFAULT_POLICY: &str = "hermetic";
+
+impl Wish {
+    /// A check of a program and its arguments on a tree, as seen from the folder `start`, with everything else as it is by
+    /// default; every field may be changed afterwards.
+    #[must_use]
+    pub fn new(start: PathBuf, source: Source, argv: Vec<Vec<u8>>) -> Self {
+        Self {
+            start,
+            source,
+            argv,
+            cwd: None,
+            filled: Filled::default(),
+            scope: Vec::new(),
+            touches: Vec::new(),
+            guard: Guard::Exact,
+            inputs: true,
+            policy: DEFAULT_POLICY.to_owned(),
+            runner: None,
+            env: BTreeMap::new(),
+            overrides: Overrides::default(),
+            clock: ClockWish::default(),
+            require_tests: None,
+        }
+    }
+}
+
 /// A check that is ready to be looked up or run.
 #[derive(Debug)]
 pub struct Prepared {

@@ -29,8 +29,9 @@ mod flake_causes;
 mod flake_tests;
 /// One check from question to answer.
 mod flow;
-/// Guard `inputs`: observed inputs.
+/// The guides in docs/, run.
 mod guides;
+/// Guard `inputs`: observed inputs.
 mod inputs;
 /// Nothing gets out by files, mounts or links.
 mod jail_files;
@@ -72,6 +73,7 @@ mod documents;
 mod layering;
 /// Real projects under check.
 mod real;
+/// Real projects that pass at some dates only, and debuggers.
 mod real_dates;
 
 /// Trees on disk, layer upon layer.
@@ -92,6 +94,7 @@ mod synthetic_git;
 /// Trees that nobody thought of.
 mod random_trees;
 
-/// Parts of trees, by pathspec.
+/// Pages of CI systems: annotations, summaries, JUnit.
 mod pages;
+/// Parts of trees, by pathspec.
 mod pathspecs;
