@@ -20,7 +20,7 @@ pub use request::{
 pub use words::{Split, split};
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, FromArgMatches};
+use clap::{CommandFactory, FromArgMatches, Parser};
 use std::ffi::OsString;
 
 /// Status of a command line that asks for nothing that can be done.
@@ -42,6 +42,10 @@ pub struct Exit {
 /// # Errors
 /// Help or a version was asked for, or the words make no request.
 pub fn parse(args: impl Iterator<Item = OsString>) -> Result<Invocation, Exit> {
+    let args: Vec<OsString> = args.collect();
+    if let Ok(plain) = arguments::Plain::try_parse_from(&args) {
+        return request::invocation(plain.into());
+    }
     let matches = arguments::Cli::command().try_get_matches_from(args).map_err(|error| exit(&error))?;
     let cli = arguments::Cli::from_arg_matches(&matches).map_err(|error| exit(&error))?;
     if let Some((name, _)) = matches.subcommand() {
