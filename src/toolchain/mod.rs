@@ -121,6 +121,7 @@ pub fn resolve(
         sharing: Sharing::new(policy, lookup.home.as_deref()),
         identity: BTreeMap::new(),
         version: String::new(),
+        stays: false,
         digests,
     };
     resolution.declared(runner);
@@ -130,6 +131,7 @@ pub fn resolve(
     let bare = Path::new(word).file_name().unwrap_or(word);
     let serves = runner.serves.iter().any(|served| OsStr::new(served) == bare);
     let given = word.as_bytes().contains(&b'/') && serves;
+    resolution.stays = given;
     let complete = resolution.program(if given { word } else { wanted })?;
     if wanted != word && !(complete && serves) {
         resolution.plain(word)?;
@@ -162,6 +164,8 @@ struct Resolution<'r> {
     sharing: Sharing<'r>,
     identity: BTreeMap<PathBuf, Digest>,
     version: String,
+    /// The command names its program by a path, so it has to be found there inside too.
+    stays: bool,
     digests: &'r mut dyn FileDigests,
 }
 
@@ -244,7 +248,9 @@ impl Resolution<'_> {
         // One that the policy shows anyway stays where it is: distributions link its parts to each other by
         // relative paths, which would break elsewhere. At level `landlock` there are no mounts to move it with.
         let place = match &self.rule.inside {
-            Some(inside) if self.level == Level::Full && !self.sharing.is_visible(root) => inside.clone(),
+            Some(inside) if self.level == Level::Full && !self.stays && !self.sharing.is_visible(root) => {
+                inside.clone()
+            }
             _ => root.to_owned(),
         };
         self.sharing.show(root, &place);

@@ -29,8 +29,9 @@ impl Target<'_> {
     }
 
     fn text(&self, name: &str) -> io::Result<String> {
-        let mut text = String::new();
-        self.open(name, OFlags::RDONLY)?.read_to_string(&mut text)?;
+        // Nothing says how long it is, and mostly it is short: with room for it one read does.
+        let mut text = String::with_capacity(4096);
+        self.open(name, OFlags::RDONLY)?.take(1 << 20).read_to_string(&mut text)?;
         Ok(text)
     }
 
@@ -42,7 +43,7 @@ impl Target<'_> {
 
     /// Where its vDSO lies, from its auxiliary vector.
     pub(super) fn vdso(&self) -> io::Result<Option<u64>> {
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(1024);
         self.open("auxv", OFlags::RDONLY)?.take(4096).read_to_end(&mut bytes)?;
         let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
         Ok(bytes.chunks_exact(16).find(|pair| word(&pair[..8]) == VDSO_ADDRESS).map(|pair| word(&pair[8..])))
