@@ -133,7 +133,7 @@ fn lay_out(
         let layer = stage::layer(&prepared.snapshot, &options, sink)?;
         let mut stack = layer.stack();
         if prepared.action.policy.git == GitView::Synthetic {
-            stack.insert(0, stage::git_layer(&prepared.snapshot, &options)?.path);
+            stack.insert(0, stage::git_layer(&prepared.snapshot, &options, sink)?.path);
         }
         // Another process may remove one of them meanwhile; then it is made again.
         let in_use = stack.iter().map(|path| stage::in_use(path)).collect::<Result<Option<Vec<_>>, _>>()?;

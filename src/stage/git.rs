@@ -2,9 +2,10 @@
 //! in it is `tree`'s.
 #![forbid(unsafe_code)]
 
+use crate::model::event::Sink;
 use crate::stage::build::{Size, Work};
 use crate::stage::place::{Builder, Place, suffix};
-use crate::stage::{Layer, LayerOptions, StageError};
+use crate::stage::{Layer, LayerOptions, StageError, is_intact};
 use crate::tree::Snapshot;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, Timespec, Timestamps, Uid};
 use std::fs::File;
@@ -19,10 +20,16 @@ const PACK: &str = "pack-tree";
 ///
 /// # Errors
 /// An object cannot be read, or the disk does not take it. Nothing is left behind then.
-pub fn git_layer(snapshot: &Snapshot, options: &LayerOptions) -> Result<Layer, StageError> {
+pub fn git_layer(
+    snapshot: &Snapshot,
+    options: &LayerOptions,
+    sink: &mut dyn Sink,
+) -> Result<Layer, StageError> {
     let name = format!("git-{}{}", snapshot.identity().tree.hex(), suffix(options));
     let place = Place::named(&options.root, &name, &options.boot_id);
-    if let Some(layer) = place.existing() {
+    if let Some(layer) = place.existing()
+        && is_intact(&layer, options, sink)?
+    {
         return Ok(layer);
     }
     let builder = Builder::start(&options.root)?;

@@ -9,6 +9,7 @@ mod build;
 mod error;
 mod git;
 mod place;
+mod stamp;
 #[cfg(test)]
 mod tests;
 mod upkeep;
@@ -18,7 +19,7 @@ pub use crate::stage::git::git_layer;
 pub use crate::stage::place::sweep_stale;
 pub use crate::stage::upkeep::{InUse, LAYER_BYTES, in_use, remove_unused};
 
-use crate::model::event::Sink;
+use crate::model::event::{Event, Sink};
 use crate::stage::place::{Builder, Place};
 use crate::tree::{Changes, Snapshot};
 use std::path::PathBuf;
@@ -56,7 +57,8 @@ pub struct Layer {
 
 /// Gives the layer of a snapshot, making it if it is not there.
 ///
-/// If it is there, this costs the same whatever the size of the tree; if another is there that is much like it, the cost
+/// If it is there, this costs about the same whatever the size of the tree: a layer is looked through before it is
+/// used, wholly if it is small and in part if it is large, and one that was altered is made anew. If another is there that is much like it, the cost
 /// is that of what differs. While it is made, [`Event::Staging`] is emitted
 /// now and then. Several processes may make the same layer at once; one of them wins. All threads that take part are
 /// joined before this returns.
@@ -68,7 +70,9 @@ pub struct Layer {
 /// [`Event::Staging`]: crate::model::event::Event::Staging
 pub fn layer(snapshot: &Snapshot, options: &LayerOptions, sink: &mut dyn Sink) -> Result<Layer, StageError> {
     let place = Place::new(&snapshot.identity().tree, options);
-    if let Some(layer) = place.existing() {
+    if let Some(layer) = place.existing()
+        && is_intact(&layer, options, sink)?
+    {
         return Ok(layer);
     }
     if let Some(layer) = over_another(snapshot, options, &place, sink)? {
@@ -76,6 +80,23 @@ pub fn layer(snapshot: &Snapshot, options: &LayerOptions, sink: &mut dyn Sink) -
     }
     let entries = snapshot.entries()?;
     build(snapshot, &Changes { entries, gone: Vec::new() }, options, (&place, None), sink)
+}
+
+/// Whether a layer and all that it lies over are as they were made. One that is not is taken out of its place, and said.
+fn is_intact(layer: &Layer, options: &LayerOptions, sink: &mut dyn Sink) -> Result<bool, StageError> {
+    for path in layer.stack() {
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return Ok(false) };
+        let place = Place::named(&options.root, name, &options.boot_id);
+        if !place.is_intact() {
+            sink.event(Event::Warning(&format!(
+                "the tree laid out in `{}` has been altered and is made anew",
+                path.display()
+            )));
+            place.retire(&options.root)?;
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Makes it over the layer that it has most in common with, if there is one.
@@ -94,6 +115,10 @@ fn over_another(
         }
     }
     let Some(found) = found else { return Ok(None) };
+    if !is_intact(&found.layer, options, sink)? {
+        // It is out of the way now, so another is found, or none.
+        return over_another(snapshot, options, place, sink);
+    }
     let made = build(snapshot, &found.changes, options, (place, Some(&found.layer)), sink);
     drop(found.in_use);
     match made {

@@ -3,8 +3,8 @@
 //!
 //! A builder works in `.new-PID-N` beside the layers and holds a lock (flock(2)) on that folder, which ends with the
 //! process; a folder of that name without a lock is the remains of a dead builder. A finished folder is renamed to its
-//! final name and a small file beside it, `NAME.meta`, says under which boot it was made and which layer it lies over. A
-//! layer counts only with that file, and only while the one below it counts. Both steps are taken under a lock on the
+//! final name and a file beside it, `NAME.meta`, says under which boot it was made, which layer it lies over and what
+//! stamp each of its folders has (`stamp`). A layer counts only with that file, and only while the one below it counts. Both steps are taken under a lock on the
 //! folder of all layers, and so is the removal of layers.
 #![forbid(unsafe_code)]
 
@@ -12,6 +12,7 @@ use crate::model::digest::ObjectId;
 use crate::stage::base::MAX_STACK;
 use crate::stage::build::{Size, Work};
 use crate::stage::error::StageError;
+use crate::stage::stamp::Stamps;
 use crate::stage::{Layer, LayerOptions};
 use crate::tree::open_root;
 use rustix::fd::{AsFd as _, OwnedFd};
@@ -21,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// First line of the file beside a layer; the number goes up when its form or that of layers changes.
-const META: &str = "checkrun.layer/2";
+const META: &str = "checkrun.layer/3";
 
 /// What names of unfinished folders begin with.
 const NEW: &str = ".new-";
@@ -60,7 +61,7 @@ impl Place {
     /// The layer, if it lies over fewer than `most` others.
     fn existing_over(&self, most: usize) -> Option<Layer> {
         let text = std::fs::read_to_string(&self.meta).ok()?;
-        let (size, base) = parse_meta(&text, &self.boot_id)?;
+        let Meta { size, base, .. } = parse_meta(&text, &self.boot_id)?;
         if most == 0 || !std::fs::symlink_metadata(&self.path).is_ok_and(|found| found.is_dir()) {
             return None;
         }
@@ -72,24 +73,72 @@ impl Place {
         }
         Some(Layer { path: self.path.clone(), below, bottom_files, files: size.files, bytes: size.bytes })
     }
+
+    /// Whether its folder is as it was made, as far as its stamps are looked at; those below are not.
+    pub(super) fn is_intact(&self) -> bool {
+        let Ok(text) = std::fs::read_to_string(&self.meta) else { return false };
+        let stamps = parse_meta(&text, &self.boot_id).and_then(|meta| Stamps::parse(meta.stamps));
+        match (stamps, open_root(&self.path)) {
+            (Some(stamps), Ok(root)) => stamps.hold(root.as_fd()),
+            _ => false,
+        }
+    }
+
+    /// Takes it out of its place unless it is intact after all. Runs that use it keep what they have open: only where
+    /// there are none is it removed at once, else by a later sweep.
+    pub(super) fn retire(&self, root: &Path) -> Result<(), StageError> {
+        let all = lock_all(root)?;
+        if self.is_intact() {
+            return Ok(());
+        }
+        let _ = std::fs::remove_file(&self.meta).is_ok();
+        let grave = grave(root)?;
+        if std::fs::rename(&self.path, &grave).is_err() {
+            // Somebody else did.
+            remove(&grave);
+            return Ok(());
+        }
+        drop(all);
+        if let Ok(folder) = open_root(&grave)
+            && flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok()
+        {
+            remove(&grave);
+        }
+        Ok(())
+    }
 }
 
-fn format_meta(size: Size, base: Option<&str>, boot_id: &str) -> String {
+/// What the file beside a layer says.
+#[derive(PartialEq, Eq, Debug)]
+struct Meta<'a> {
+    size: Size,
+    /// Name of the layer that it lies over.
+    base: Option<&'a str>,
+    /// Text of the stamps of its folders.
+    stamps: &'a str,
+}
+
+fn format_meta(meta: &Meta<'_>, boot_id: &str) -> String {
+    let Meta { size, base, stamps } = meta;
     let base = base.unwrap_or("-");
-    format!("{META}\nboot {boot_id}\nfiles {}\nbytes {}\nbase {base}\n", size.files, size.bytes)
+    let (files, bytes, folders) = (size.files, size.bytes, stamps.lines().count());
+    format!("{META}\nboot {boot_id}\nfiles {files}\nbytes {bytes}\nbase {base}\nfolders {folders}\n{stamps}")
 }
 
-/// The size of a layer and the name of the one that it lies over, if it was made under `boot_id`.
-fn parse_meta<'a>(text: &'a str, boot_id: &str) -> Option<(Size, Option<&'a str>)> {
-    let mut lines = text.split('\n');
+/// What the file says, if the layer was made under `boot_id`.
+fn parse_meta<'a>(text: &'a str, boot_id: &str) -> Option<Meta<'a>> {
+    let mut lines = text.splitn(7, '\n');
     let mut field = |name: &str| lines.next().and_then(|line| line.strip_prefix(name));
     field(META).filter(|rest| rest.is_empty())?;
     field("boot ").filter(|boot| *boot == boot_id)?;
     let files = field("files ")?.parse().ok()?;
     let bytes = field("bytes ")?.parse().ok()?;
     let base = field("base ").map(|base| Some(base).filter(|base| *base != "-"))?;
+    let folders: usize = field("folders ")?.parse().ok()?;
+    let stamps = lines.next()?;
     // The last line is whole only if its end is there.
-    (lines.next() == Some("")).then_some((Size { files, bytes }, base))
+    let whole = stamps.ends_with('\n') && stamps.lines().count() == folders;
+    whole.then_some(Meta { size: Size { files, bytes }, base, stamps })
 }
 
 /// The name of the layer that another lies over, from the text of its meta file, whatever boot it was made under.
@@ -140,7 +189,7 @@ impl Builder {
         size: Size,
         base: Option<&Layer>,
     ) -> Result<Layer, StageError> {
-        let published = self.take_place(place, size, base);
+        let published = self.stamped().and_then(|stamps| self.take_place(place, size, base, &stamps));
         match &published {
             Ok(Taken::Ours) => {}
             // The folder at our own path is then one that is not wanted: ours, or the torn one that was exchanged for it.
@@ -157,7 +206,18 @@ impl Builder {
         }
     }
 
-    fn take_place(&self, place: &Place, size: Size, base: Option<&Layer>) -> Result<Taken, StageError> {
+    fn stamped(&self) -> Result<String, StageError> {
+        let stamps = Stamps::take(self.fd.as_fd());
+        Ok(stamps.map_err(|error| StageError::of_io("look through", &self.path, error))?.to_text())
+    }
+
+    fn take_place(
+        &self,
+        place: &Place,
+        size: Size,
+        base: Option<&Layer>,
+        stamps: &str,
+    ) -> Result<Taken, StageError> {
         // Held until it is dropped at the end.
         let _all = lock_all(&self.root)?;
         if let Some(layer) = place.existing() {
@@ -172,7 +232,7 @@ impl Builder {
         // Written first, so that a full disk is noticed before the folder has its name. Nobody else writes it under the lock.
         let meta = self.root.join(format!("{NEW}meta"));
         let base = base.and_then(|base| base.path.file_name()).and_then(|name| name.to_str());
-        std::fs::write(&meta, format_meta(size, base, &place.boot_id))
+        std::fs::write(&meta, format_meta(&Meta { size, base, stamps }, &place.boot_id))
             .map_err(|error| StageError::of_io("write", &meta, error))?;
         let taken =
             self.rename(place).map_err(|error| StageError::of_io("make the layer", &place.path, error))?;
@@ -294,8 +354,9 @@ mod tests {
     fn the_file_beside_a_layer_is_believed_only_if_it_is_whole_and_of_this_boot() {
         let size = Size { files: 3, bytes: 41 };
         for base in [None, Some("below")] {
-            let text = format_meta(size, base, "boot-1");
-            assert_eq!(parse_meta(&text, "boot-1"), Some((size, base)));
+            let meta = Meta { size, base, stamps: "ab \ncd 2f\n" };
+            let text = format_meta(&meta, "boot-1");
+            assert_eq!(parse_meta(&text, "boot-1"), Some(meta));
             assert_eq!((bytes_of(&text), base_of(&text)), (Some(41), base));
             assert_eq!(parse_meta(&text, "boot-2"), None);
             for end in 0..text.len() {

@@ -30,7 +30,6 @@ mod without;
 mod worktree;
 
 pub use crate::tree::changes::Changes;
-#[cfg(test)]
 pub(crate) use crate::tree::descent::open_folder;
 pub(crate) use crate::tree::descent::{Descent, open_root, split};
 pub use crate::tree::error::TreeError;

@@ -200,3 +200,56 @@ fn a_layer_whose_base_is_gone_is_made_anew() {
     is_exact(&env, &[], &commits[2]);
     is_exact(&env, &[], &commits[0]);
 }
+
+// moby/buildkit, nrwl/nx#8921: what lies in a cache is believed, whatever became of it meanwhile.
+#[test]
+fn a_layer_altered_on_disk_is_noticed_before_it_is_used() {
+    for who in crate::support::EVERYBODY {
+        let env = Env::of(who);
+        env.write("d/f", "true\n").write("g", "true\n").commit();
+        let args = ["--no-cache", "--", "sh", "-c", "cat d/f g; ls"];
+        let truth = env.checkrun(&args).expect(0).out();
+        type Change = fn(&Path);
+        let changes: [(&str, Change); 5] = [
+            ("content of the same length and time", |layer| {
+                let at = layer.join("d/f");
+                let time = std::fs::metadata(&at).expect("a file").modified().expect("a time");
+                std::fs::write(&at, "lies\n").expect("write");
+                std::fs::File::options()
+                    .write(true)
+                    .open(&at)
+                    .expect("open")
+                    .set_modified(time)
+                    .expect("time");
+            }),
+            ("cut short", |layer| std::fs::write(layer.join("g"), "").expect("write")),
+            ("one file more", |layer| std::fs::write(layer.join("d/more"), "").expect("write")),
+            ("one file less", |layer| std::fs::remove_file(layer.join("g")).expect("rm")),
+            ("a mode", |layer| {
+                use std::os::unix::fs::PermissionsExt;
+                std::fs::set_permissions(layer.join("g"), PermissionsExt::from_mode(0o600)).expect("chmod");
+            }),
+        ];
+        for (what, change) in changes {
+            change(&layer_of(&env, "HEAD"));
+            let first = env.checkrun(&args).expect(0);
+            assert_eq!(first.out(), truth, "{what}");
+            assert!(first.err().contains("altered and is made anew"), "{what}: {}", first.err());
+            let second = env.checkrun(&args).expect(0);
+            assert!(second.out() == truth && !second.err().contains("altered"), "{what}: said once");
+        }
+        let names: Vec<_> = std::fs::read_dir(env.path("cache/trees")).expect("layers").flatten().collect();
+        assert_eq!(names.len(), 2, "what was altered is gone: {names:?}");
+    }
+    // The same where it carries another one.
+    let env = Env::new();
+    let commits = history(&env);
+    is_exact(&env, &[], &commits[0]);
+    is_exact(&env, &[], &commits[1]);
+    let base = layer_of(&env, &commits[0]);
+    std::fs::write(base.join("planted"), "x").expect("write");
+    is_exact(&env, &[], &commits[1]);
+    let base = layer_of(&env, &commits[1]);
+    std::fs::write(base.join("planted"), "x").expect("write");
+    is_exact(&env, &[], &commits[2]);
+}

@@ -1,0 +1,225 @@
+//! Whether a layer is still as it was made, told without reading it: one stamp for each of its folders, over what every
+//! entry of that folder is (name, inode, kind and mode, owner, size, times). Content cannot be changed without its ctime,
+//! which no call sets (inode(7)); what sets the machine's clock back to hide a change, or writes to the disk below the
+//! file system, is not noticed. Where stamps are kept is `place`'s.
+#![forbid(unsafe_code)]
+
+use crate::model::digest::Digest;
+use crate::tree::open_folder;
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fs::{AtFlags, Dir, FileType, statat};
+use std::fmt::Write as _;
+use std::hash::{BuildHasher as _, RandomState};
+use std::io;
+
+/// Entries that are looked at before a layer is used: all, where it has no more (a few milliseconds), else folders from a
+/// place on that is another each time until there were so many. One changed file among 100,000 is then noticed by one use
+/// in twelve, a change all over (another owner, a copy put back) by every use.
+const LOOKED_AT: usize = 8192;
+
+/// Hex digits of a stamp: 128 bits.
+const DIGITS: usize = 32;
+
+/// One folder of a layer: its path and its stamp.
+#[derive(PartialEq, Eq, Debug)]
+struct Folder {
+    path: Vec<u8>,
+    stamp: String,
+}
+
+/// All folders of a layer.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) struct Stamps(Vec<Folder>);
+
+/// What a look at one folder gives.
+struct Seen {
+    stamp: String,
+    entries: usize,
+    folders: Vec<Vec<u8>>,
+}
+
+impl Stamps {
+    /// Stamps every folder below `root`.
+    ///
+    /// # Errors
+    /// One of them cannot be listed.
+    pub(super) fn take(root: BorrowedFd<'_>) -> io::Result<Self> {
+        let mut folders = Vec::new();
+        let mut open = vec![Vec::new()];
+        while let Some(path) = open.pop() {
+            let seen = look(root, &path)?;
+            for name in seen.folders {
+                let separator: &[u8] = if path.is_empty() { b"" } else { b"/" };
+                open.push([&path, separator, &name].concat());
+            }
+            folders.push(Folder { path, stamp: seen.stamp });
+        }
+        Ok(Self(folders))
+    }
+
+    /// Whether the folders below `root` are as they were stamped, as far as they are looked at.
+    pub(super) fn hold(&self, root: BorrowedFd<'_>) -> bool {
+        let count = self.0.len();
+        let start = usize::try_from(RandomState::new().hash_one(count) >> 8).unwrap_or(0) % count.max(1);
+        let mut looked_at = 0;
+        for folder in self.0.iter().cycle().skip(start).take(count) {
+            match look(root, &folder.path) {
+                Ok(seen) if seen.stamp == folder.stamp => looked_at += seen.entries + 1,
+                _ => return false,
+            }
+            if looked_at > LOOKED_AT {
+                break;
+            }
+        }
+        count > 0
+    }
+
+    /// As lines of text, one for each folder; paths in hex digits, since they are bytes.
+    pub(super) fn to_text(&self) -> String {
+        let mut text = String::new();
+        for folder in &self.0 {
+            text.push_str(&folder.stamp);
+            text.push(' ');
+            for byte in &folder.path {
+                // A string takes whatever is written.
+                let _ = write!(text, "{byte:02x}");
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    /// From its text; `None` where that is not whole.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let folders = text.strip_suffix('\n')?.split('\n').map(|line| {
+            let (stamp, path) = line.split_once(' ')?;
+            (stamp.len() == DIGITS && path.len().is_multiple_of(2)).then_some(())?;
+            let pairs = path.as_bytes().chunks_exact(2);
+            let bytes = pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
+            Some(Folder { path: bytes.collect::<Option<_>>()?, stamp: stamp.to_owned() })
+        });
+        folders.collect::<Option<_>>().map(Self)
+    }
+}
+
+fn look(root: BorrowedFd<'_>, path: &[u8]) -> io::Result<Seen> {
+    let opened;
+    let folder = if path.is_empty() {
+        root
+    } else {
+        opened = open_folder(root, path)?;
+        opened.as_fd()
+    };
+    let mut names = Vec::new();
+    for entry in Dir::read_from(folder)? {
+        let name = entry?.file_name().to_bytes().to_vec();
+        if name != b"." && name != b".." {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    let (mut seen, mut folders) = (Vec::new(), Vec::new());
+    for name in &names {
+        let found = statat(folder, name.as_slice(), AtFlags::SYMLINK_NOFOLLOW)?;
+        let is_folder = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
+        // The size of a folder is the file system's own affair.
+        let size = if is_folder { 0 } else { found.st_size };
+        let what = format!(
+            "\0{} {:o} {}:{} {size} {}.{} {}.{}\n",
+            found.st_ino,
+            found.st_mode,
+            found.st_uid,
+            found.st_gid,
+            found.st_mtime,
+            found.st_mtime_nsec,
+            found.st_ctime,
+            found.st_ctime_nsec,
+        );
+        seen.extend_from_slice(name);
+        seen.extend_from_slice(what.as_bytes());
+        if is_folder {
+            folders.push(name.clone());
+        }
+    }
+    let mut stamp = Digest::of(&seen).hex();
+    stamp.truncate(DIGITS);
+    Ok(Seen { stamp, entries: names.len(), folders })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::open_root;
+    use std::os::unix::ffi::OsStrExt as _;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn every_kind_of_change_is_noticed_and_reading_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let write = |name: &str, text: &str| std::fs::write(at(name), text).unwrap();
+        std::fs::create_dir_all(at("a/b")).unwrap();
+        std::fs::create_dir(dir.path().join(std::ffi::OsStr::from_bytes(b"a/\n\xff"))).unwrap();
+        write("a/b/f", "12345");
+        write("g", "1");
+        std::os::unix::fs::symlink("g", at("link")).unwrap();
+        let times = std::fs::metadata(at("a/b/f")).unwrap();
+        let keep_time = |name: &str| {
+            let file = std::fs::File::options().write(true).open(at(name)).unwrap();
+            file.set_modified(times.modified().unwrap()).unwrap();
+        };
+        let changes: [(&str, &dyn Fn()); 9] = [
+            ("content of the same length and time", &|| {
+                write("a/b/f", "54321");
+                keep_time("a/b/f");
+            }),
+            ("length", &|| write("g", "22")),
+            ("mode", &|| {
+                std::fs::set_permissions(at("g"), PermissionsExt::from_mode(0o600)).unwrap();
+            }),
+            ("a new file", &|| write("a/b/new", "")),
+            ("a file gone", &|| std::fs::remove_file(at("a/b/new")).unwrap()),
+            ("another link", &|| {
+                std::fs::remove_file(at("link")).unwrap();
+                std::os::unix::fs::symlink("f", at("link")).unwrap();
+            }),
+            ("another name", &|| std::fs::rename(at("g"), at("h")).unwrap()),
+            ("an exchange", &|| {
+                std::fs::write(at("copy"), "54321").unwrap();
+                std::fs::rename(at("copy"), at("a/b/f")).unwrap();
+            }),
+            ("a folder gone", &|| std::fs::remove_dir_all(at("a/b")).unwrap()),
+        ];
+        let root = open_root(dir.path()).unwrap();
+        for (what, change) in changes {
+            let stamps = Stamps::take(root.as_fd()).unwrap();
+            drop(std::fs::read(at("a/b/f")));
+            assert!(std::fs::read_dir(at("a")).unwrap().count() < 9);
+            assert!(stamps.hold(root.as_fd()), "before {what}");
+            change();
+            assert!(!stamps.hold(root.as_fd()), "{what}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_and_nothing_less() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("a/b c")).unwrap();
+        let root = open_root(dir.path()).unwrap();
+        let stamps = Stamps::take(root.as_fd()).unwrap();
+        let text = stamps.to_text();
+        assert_eq!(Stamps::parse(&text).as_ref(), Some(&stamps));
+        for end in 0..text.len() {
+            // A cut at the end of a line leaves whole lines; their number is `place`'s to know.
+            assert!(text[..end].ends_with('\n') || Stamps::parse(&text[..end]).is_none(), "cut at {end}");
+        }
+    }
+
+    proptest::proptest! {
+        /// Foreign bytes: no panic.
+        #[test]
+        fn any_text_is_read_without_a_panic(text in "([0-9a-f]{32}|[0-9a-z]{0,3})[ \n]([0-9a-f\u{e9}\n]{0,20})") {
+            let _ = Stamps::parse(&text).is_some();
+        }
+    }
+}
