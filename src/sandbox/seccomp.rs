@@ -96,12 +96,42 @@ fn refuse_by_argument(rules: &mut Rules, level: Level) {
         Level::Landlock => &[libc::AF_UNIX],
     };
     let families: Vec<u32> = families.iter().map(|family| family.unsigned_abs()).collect();
-    rules.rule_unless(libc::SYS_socket, 0, &families, errno(libc::EAFNOSUPPORT));
+    // A pair of TIPC sockets is made by the second call.
+    for call in [libc::SYS_socket, libc::SYS_socketpair] {
+        rules.rule_unless(call, 0, &families, errno(libc::EAFNOSUPPORT));
+    }
+    if level == Level::Landlock {
+        refuse_what_is_shared_by_the_machine(rules);
+    }
     for request in [TIOCSTI, TIOCLINUX] {
         let test = Test { argument: 1, mask: u32::MAX, value: request };
         rules.rule_if(libc::SYS_ioctl, &[test], errno(libc::EPERM));
     }
     rules.rule_unless(libc::SYS_personality, 0, &PERSONAS, errno(libc::EPERM));
+}
+
+/// What namespaces of IPC and of processes cover at the other level, and Landlock does not: memory, semaphores and queues
+/// of the caller's other programs, which are found by number, and the limits of the caller's other processes, one of which
+/// is the time after which a process is killed (prlimit(2)).
+fn refuse_what_is_shared_by_the_machine(rules: &mut Rules) {
+    for call in [
+        libc::SYS_shmget,
+        libc::SYS_shmat,
+        libc::SYS_shmctl,
+        libc::SYS_semget,
+        libc::SYS_semop,
+        libc::SYS_semtimedop,
+        libc::SYS_semctl,
+        libc::SYS_msgget,
+        libc::SYS_msgsnd,
+        libc::SYS_msgrcv,
+        libc::SYS_msgctl,
+        libc::SYS_mq_open,
+        libc::SYS_mq_unlink,
+    ] {
+        rules.rule(call, errno(libc::ENOSYS));
+    }
+    rules.rule_unless(libc::SYS_prlimit64, 0, &[0], errno(libc::EPERM));
 }
 
 /// Calls that the supervisor answers while the clock is fixed: each only where its arguments speak of a wall clock,
@@ -134,6 +164,13 @@ fn ask_about_clocks(rules: &mut Rules) {
         libc::SYS_mq_timedreceive,
         #[cfg(target_arch = "x86_64")]
         libc::SYS_time,
+        // After these, paths of the one that asked may no longer be ours.
+        libc::SYS_chroot,
+        libc::SYS_pivot_root,
+        libc::SYS_unshare,
+        libc::SYS_setns,
+        libc::SYS_mount,
+        libc::SYS_move_mount,
         // File times, shown and set.
         libc::SYS_fstat,
         libc::SYS_newfstatat,
