@@ -42,7 +42,7 @@ pub(super) struct FileTimes {
     host_devices: Vec<u64>,
     /// Mount namespace of the command's first process, by its name in /proc.
     home: Option<Vec<u8>>,
-    /// Some program lives in a namespace of its own.
+    /// Some thread may live in a namespace or below a root of its own.
     strangers: bool,
 }
 
@@ -75,6 +75,16 @@ impl FileTimes {
             libc::SYS_utimes => self.set(call, proc, (here, first, 0), second, 1000),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_utime => self.set(call, proc, (here, first, 0), second, 0),
+            // Before the call is done, so that whatever the thread asks next is found out of place.
+            libc::SYS_chroot
+            | libc::SYS_pivot_root
+            | libc::SYS_unshare
+            | libc::SYS_setns
+            | libc::SYS_mount
+            | libc::SYS_move_mount => {
+                self.strangers = true;
+                None
+            }
             _ => return None,
         };
         // Whatever could not be done here the kernel does, and tells its own errors.
