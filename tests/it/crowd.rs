@@ -217,3 +217,31 @@ fn a_fork_storm_ends_with_its_time() {
         assert!(processes_with(&mark).is_empty());
     }
 }
+
+// flyteorg/flyte#872, nrwl/nx#28608: a crowd runs checks twice, or is told of a locked database.
+#[test]
+fn two_hundred_at_once_of_twenty_checks_run_each_once() {
+    for who in EVERYBODY {
+        let env = Env::of(who);
+        env.write("f", "x\n").commit();
+        let scripts: Vec<String> =
+            (0..20).map(|n| format!("head -c 9 /dev/urandom | od -An -tx1; exit {n}")).collect();
+        let children: Vec<Child> = (0..200)
+            .map(|n| start(&env, &["--format", "json", "--", "sh", "-c", &scripts[n % 20]]))
+            .collect();
+        let mut tails: Vec<Option<Value>> = vec![None; 20];
+        for (n, child) in children.into_iter().enumerate() {
+            let output = child.wait_with_output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), i32::try_from(n % 20).ok(), "{said}");
+            assert_eq!(said, "", "somebody had something to say");
+            let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+            // No two runs print the same, so the same text is the same run.
+            let first = tails[n % 20].get_or_insert_with(|| answer["tail"].clone());
+            assert_eq!(*first, answer["tail"], "a check ran twice: {answer}");
+        }
+        assert_eq!(env.logged().len(), 20);
+        assert_eq!(env.sql("PRAGMA integrity_check"), serde_json::json!([["ok"]]));
+        println!("{who:?}: 200 invocations, 20 runs");
+    }
+}

@@ -17,10 +17,14 @@ mod clock_reads;
 mod clock_waits;
 /// What a user and a harness can rely on: options, statuses, the result object.
 mod contract;
+/// Killed at any moment, and disks that are full.
+mod crashes;
 /// Many processes on one cache.
 mod crowd;
 /// How a run ends, and that nothing of it is left.
 mod ending;
+/// Attempts to get out, in hundreds.
+mod escapes;
 /// How flaky a check is.
 mod flake;
 /// Why a check is flaky.
