@@ -1,6 +1,7 @@
 //! What each runner prints, and the tests that are read from it.
 
 use super::*;
+use proptest::strategy::Strategy as _;
 
 /// The fates of all tests, by name, from output that comes in small pieces.
 fn read(text: &str) -> Vec<(String, Fate)> {
@@ -128,5 +129,32 @@ fn what_is_no_test_is_not_taken_for_one() {
     ] {
         let tests = read(text);
         assert!(tests.iter().all(|(_, fate)| *fate == Fate::Aborted), "{text}: {tests:?}");
+    }
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(400))]
+    /// Foreign bytes: no panic, and no more tests than lines or tags could tell of.
+    #[test]
+    fn any_output_is_read_without_a_panic(
+        parts in proptest::collection::vec(
+            proptest::prop_oneof![
+                proptest::collection::vec(proptest::prelude::any::<u8>(), 0..40),
+                proptest::sample::select(vec![
+                    "{\"Action\":\"run\",\"Package\":\"m\",\"Test\":\"T\"}\n", "{\"Action\":\"fail\"", "--- FAIL: T (0.00s)\n", "=== RUN   T\n",
+                    "test a ... ok\n", "running 1 test\n", "TAP version 13\n1..99999999999999999999\n", "ok 1 - a # SKIP\n", "not ok 18446744073709551616\n",
+                    "    not ok", "<?xml version=\"1.0\"?>", "<testsuites>", "<testcase name=\"a\" classname=\"&#0;&b;\">", "<failure", "<!DOCTYPE a [", "<![CDATA[", "]]>", "</testcase>", "\n", "\0", "\u{feff}",
+                ]).prop_map(|text| text.as_bytes().to_vec()),
+            ],
+            0..30,
+        ),
+        piece in 1_usize..64,
+    ) {
+        let bytes = parts.concat();
+        let mut results = Results::default();
+        for (number, piece) in bytes.chunks(piece).enumerate() {
+            results.push(number % 5 == 4, piece);
+        }
+        proptest::prop_assert!(results.finish().len() <= bytes.len());
     }
 }

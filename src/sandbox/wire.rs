@@ -307,4 +307,18 @@ mod tests {
         assert_eq!(Report::decode(&[99, 0, 0]), None);
         assert_eq!(Order::decode(&[9, 0, 0, 0, 0]), None);
     }
+
+    proptest::proptest! {
+        /// What another process sends is foreign: no panic, and what is taken reads back as it was.
+        #[test]
+        fn any_message_is_read_without_a_panic(kind in 0_u8..16, bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..64)) {
+            let message = [&[kind], &bytes[..]].concat();
+            if let Some(report) = Report::decode(&message) {
+                proptest::prop_assert_eq!(Report::decode(&report.encode()), Some(report.clone()));
+            }
+            if let Some(order) = Order::decode(&message) {
+                proptest::prop_assert_eq!(Order::decode(&order.encode()), Some(order));
+            }
+        }
+    }
 }

@@ -64,3 +64,24 @@ fn what_is_malformed_is_said_and_left_out() {
     assert_eq!(read(&"Agent-Step: s\n".repeat(5000)).claims.len(), MAX_CLAIMS);
     assert!(read("Agent-Step: s1\nAgent-Check: x exit=0 secs=NaN\n").claims[0].checks[0].secs.is_none());
 }
+
+proptest::proptest! {
+    /// Anybody may write a commit message: no panic, and no more claims than lines.
+    #[test]
+    fn any_message_is_read_without_a_panic(
+        lines in proptest::collection::vec(
+            proptest::prop_oneof![
+                ".{0,40}",
+                "[ \t]*[Aa]gent-(Run|Step|Check|Plan-Version|Revert)[ :]{0,3}.{0,30}",
+                "[ ]*Agent-Check: .{0,10} exit=[-0-9]{0,22} secs=[-0-9.eE]{0,22}",
+                "This reverts commit [0-9a-f]{0,45}\\.?",
+            ],
+            0..20,
+        ),
+        end in "(\n|\r\n|\r)",
+    ) {
+        let message = lines.join(&end);
+        proptest::prop_assert!(reverted(&message).len() <= message.len());
+        proptest::prop_assert!(read(&message).faults.len() <= message.len());
+    }
+}

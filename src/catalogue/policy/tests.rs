@@ -133,3 +133,37 @@ fn policies_are_found_by_name_and_by_path() {
     assert!(matches!(policy("/dev/zero", None), Err(CatalogueError::Unreadable { .. })));
     assert!(matches!(policy("./no-such.toml", None), Err(CatalogueError::Unreadable { .. })));
 }
+
+/// A sound text with a piece replaced by another: what is close to right gets furthest into a parser.
+fn altered(text: &str, (at, length): (usize, usize), piece: &str) -> String {
+    let characters: Vec<char> = text.chars().collect();
+    let at = at % (characters.len() + 1);
+    let end = characters.len().min(at + length);
+    characters[..at].iter().copied().chain(piece.chars()).chain(characters[end..].iter().copied()).collect()
+}
+
+proptest::proptest! {
+    /// Foreign text: no panic, whatever becomes of it.
+    #[test]
+    fn any_policy_is_read_without_a_panic(at in 0_usize..4000, length in 0_usize..60, piece in "[\\[\\]=\"'#{}.,a-z0-9\\-+:eE_ \n\u{0}\u{fffd}]{0,12}") {
+        let text = altered(HERMETIC, (at, length), &piece);
+        let policy = read(&text);
+        if let Ok(named) = policy {
+            // What is taken can be said and read again.
+            proptest::prop_assert!(read(&expand(&named.policy, &named.reasons)).is_ok());
+        }
+        let settings = altered("format = 1\n[limits]\ntimeout = \"5m\"\ncpus = 1.5\nmemory = \"1GiB\"\n[clock]\nstart = \"2020-02-02T00:00:00Z\"\n", (at, length % 9), &piece);
+        let _ = crate::catalogue::RepositorySettings::parse(settings.as_bytes()).is_ok();
+    }
+
+    #[test]
+    fn any_bytes_are_no_settings_and_no_panic(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
+        let _ = crate::catalogue::RepositorySettings::parse(&bytes).is_ok();
+    }
+
+    #[test]
+    fn any_measure_is_read_without_a_panic(text in "[-+]?[0-9]{0,25}[.eE]?[0-9]{0,20} ?(Gi?B|PiB|y|m|ms|h 1m|T00:00:00Z|-0[0-9]-31T2[0-9]:00:60Z|\u{e9})?") {
+        use crate::model::units;
+        let _ = (units::Bytes::parse(&text).is_ok(), units::parse_duration(&text).is_ok(), units::parse_cpus(&text).is_ok(), units::parse_instant(&text).is_ok());
+    }
+}
