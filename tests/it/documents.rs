@@ -121,3 +121,24 @@ fn the_change_log_keeps_its_form() {
         assert!(kinds.contains(&kind), "`### {kind}`; accepted are {kinds:?}");
     }
 }
+
+#[test]
+fn every_promise_of_security_md_names_tests_that_exist() {
+    let text = read("SECURITY.md");
+    let (_, promises) = text.split_once("\n|---|---|\n").expect("a table of promises");
+    let rows: Vec<&str> = promises.lines().take_while(|line| line.starts_with('|')).collect();
+    assert!(rows.len() >= 15, "{rows:?}");
+    let mut named = 0;
+    for row in rows {
+        let shown_by = row.trim_end_matches('|').rsplit('|').next().expect("a column");
+        let tests: Vec<&str> = shown_by.split('`').skip(1).step_by(2).collect();
+        assert!(!tests.is_empty(), "a promise that nothing shows: {row}");
+        for test in tests {
+            let (module, function) = test.split_once("::").unwrap_or_else(|| panic!("`{test}`"));
+            let source = read(&format!("tests/it/{module}.rs"));
+            assert!(source.contains(&format!("#[test]\nfn {function}()")), "there is no test `{test}`");
+            named += 1;
+        }
+    }
+    println!("{named} tests named by SECURITY.md");
+}
