@@ -4,7 +4,7 @@
 //! `CHECKRUN_LONG=1` makes 2,000 kills of the 100 that there are by default; `CHECKRUN_CRASH_SEED` says which moments.
 
 use crate::support::probe::{bearing, in_own_mounts, until};
-use crate::support::{EVERYBODY, Env, Who, run};
+use crate::support::{EVERYBODY, Env, Who, run, say};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -16,7 +16,7 @@ impl Moments {
     fn new() -> Self {
         let seed = std::env::var("CHECKRUN_CRASH_SEED").ok().and_then(|seed| seed.parse().ok());
         let seed = seed.unwrap_or_else(|| u64::from(std::process::id()) | 1 << 40);
-        println!("CHECKRUN_CRASH_SEED={seed}");
+        say(&format!("CHECKRUN_CRASH_SEED={seed}"));
         Self(seed)
     }
 
@@ -164,7 +164,7 @@ fn a_kill_at_any_moment_leaves_nothing_behind_and_no_wrong_record() {
         nothing_is_left_over(&env);
         records_are_true(&env);
     }
-    println!("{struck} of {kills} kills struck, {helpers} of them a helper");
+    say(&format!("{struck} of {kills} kills struck, {helpers} of them a helper"));
     assert!(struck > kills / 4, "only {struck} of {kills} kills came before the end");
 }
 

@@ -1,7 +1,7 @@
 //! Many processes on one cache: the same check runs once, nobody waits for the dead, and records stay whole.
 
 use crate::support::store::{marker, processes_with, signal, wait_for};
-use crate::support::{EVERYBODY, Env, is_root};
+use crate::support::{EVERYBODY, Env, is_root, say};
 use serde_json::Value;
 use std::process::{Child, Stdio};
 
@@ -242,6 +242,6 @@ fn two_hundred_at_once_of_twenty_checks_run_each_once() {
         }
         assert_eq!(env.logged().len(), 20);
         assert_eq!(env.sql("PRAGMA integrity_check"), serde_json::json!([["ok"]]));
-        println!("{who:?}: 200 invocations, 20 runs");
+        say(&format!("{who:?}: 200 invocations, 20 runs"));
     }
 }

@@ -1,6 +1,6 @@
 //! What the project says of itself: README, change log and help agree with each other and with what is there.
 
-use crate::support::{Env, Who};
+use crate::support::{Env, Who, say};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -140,5 +140,5 @@ fn every_promise_of_security_md_names_tests_that_exist() {
             named += 1;
         }
     }
-    println!("{named} tests named by SECURITY.md");
+    say(&format!("{named} tests named by SECURITY.md"));
 }

@@ -5,7 +5,7 @@
 
 use crate::support::probe::LEVELS;
 use crate::support::probes::source;
-use crate::support::{EVERYBODY, Env, USER, Who, program, run};
+use crate::support::{EVERYBODY, Env, USER, Who, program, run, say};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
@@ -243,7 +243,11 @@ fn no_attempt_gets_out_at_either_level() {
             let owned = |file: &String| name == "landlock" && file.contains("canary/owned ");
             assert!(changed.iter().all(owned), "{who:?} {name}: {changed:?}");
             assert_eq!(host.picture().len(), before.len(), "{who:?} {name}: files came or went");
-            println!("{who:?}, {name}: {} attempts, {} of them open", attempts.len(), got(&attempts).len());
+            say(&format!(
+                "{who:?}, {name}: {} attempts, {} of them open",
+                attempts.len(),
+                got(&attempts).len()
+            ));
             made += attempts.len();
             assert!(attempts.len() >= 250, "{} attempts", attempts.len());
             let families: BTreeSet<&str> = attempts.values().map(|told| &*told.family).collect();
@@ -251,7 +255,7 @@ fn no_attempt_gets_out_at_either_level() {
             assert!(attempts.values().filter(|told| !told.cites.is_empty()).count() > 80);
         }
     }
-    println!("{made} attempts in all");
+    say(&format!("{made} attempts in all"));
 }
 
 #[test]
@@ -271,7 +275,7 @@ fn without_the_sandbox_attempts_do_succeed() {
     for what in ["tcp", "udp", "dns", "abstract", "path", "signal"] {
         assert!(heard.contains(what), "the host heard nothing of `{what}`: {heard:?}");
     }
-    println!("{} attempts are shown to work without the sandbox", shown.len());
+    say(&format!("{} attempts are shown to work without the sandbox", shown.len()));
     assert!(shown.len() >= 150, "{}", shown.len());
 }
 

@@ -231,6 +231,12 @@ pub fn run(command: &mut Command) -> Output {
     Output { status, stdout: output.stdout, stderr: output.stderr, took: began.elapsed() }
 }
 
+/// Says a number that a suite is asked for: how many attempts, kills or inputs it made.
+#[expect(clippy::print_stdout, reason = "the test runner shows it to whoever asks for the output of a test")]
+pub fn say(text: &str) {
+    println!("{text}");
+}
+
 /// Whether the tests run as root, as they must where both kinds of caller are tried.
 pub fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)
