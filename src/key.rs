@@ -115,6 +115,12 @@ fn without_tree(action: &Action, listing: &mut Listing) {
         "layers",
         action.layers.iter().map(|(layer, word)| (layer.name().as_bytes(), word.as_bytes())),
     );
+    if !action.deps.is_empty() {
+        // Without any the field is left out: such a check is the same as ever.
+        let mut deps: Vec<[u8; 32]> = action.deps.iter().map(|layer| layer.digest.0).collect();
+        deps.sort_unstable();
+        listing.list("deps", deps.iter().map(<[u8; 32]>::as_slice));
+    }
     of_policy(&action.policy, listing);
     of_runner(&action.runner, &action.policy, listing);
 }

@@ -2,49 +2,48 @@
 //! stays the authority; counts can only make a verdict worse.
 #![forbid(unsafe_code)]
 
+mod dialects;
+
 use crate::model::evidence::TestCounts;
+use crate::model::runner::Reading;
 
 /// Longer lines are looked at no further than this; counts stand in short ones.
 const LINE_MAX: usize = 4096;
 /// Longest summary that is kept, in bytes.
 const SUMMARY_MAX: usize = 160;
 
-/// How a runner's output is read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Dialect {
-    /// `go test`, plain, `-v` and `-json`.
-    Go,
-    /// `cargo test` and `cargo nextest run`.
-    Rust,
-    /// None is known.
-    Unknown,
-}
-
 /// A reader of one run's output.
 #[derive(Debug)]
 pub struct Summary {
-    dialect: Dialect,
+    reading: Option<Reading>,
     lines: [Vec<u8>; 2],
     counts: Option<TestCounts>,
+    /// unittest has said how many tests it ran, and not yet how they went.
+    ran: Option<u64>,
+    /// `prove` has said that all went well.
+    all_good: bool,
     packages: u64,
     last: Option<String>,
 }
 
 impl Summary {
-    /// A reader for the output of the runner of that name.
+    /// A reader for output of that kind; `None` counts nothing.
     #[must_use]
-    pub fn for_runner(name: &str) -> Self {
-        let dialect = match name {
-            "go" => Dialect::Go,
-            "rust" => Dialect::Rust,
-            _ => Dialect::Unknown,
-        };
-        Self { dialect, lines: [Vec::new(), Vec::new()], counts: None, packages: 0, last: None }
+    pub fn new(reading: Option<Reading>) -> Self {
+        Self {
+            reading,
+            lines: [Vec::new(), Vec::new()],
+            counts: None,
+            ran: None,
+            all_good: false,
+            packages: 0,
+            last: None,
+        }
     }
 
     /// Takes what was printed, `stderr` or stdout.
     pub fn push(&mut self, stderr: bool, bytes: &[u8]) {
-        if self.dialect == Dialect::Unknown {
+        if self.reading.is_none() {
             return;
         }
         let slot = usize::from(stderr);
@@ -89,11 +88,30 @@ impl Summary {
     }
 
     fn line_read(&mut self, line: &str) {
-        match self.dialect {
-            Dialect::Go => self.go(line),
-            Dialect::Rust => self.rust(line),
-            Dialect::Unknown => {}
+        let line = &plain(line);
+        let found = match self.reading {
+            Some(Reading::Go) => return self.go(line),
+            Some(Reading::Rust) => return self.rust(line),
+            Some(Reading::Python) => {
+                dialects::pytest(line).or_else(|| dialects::unittest(line, &mut self.ran))
+            }
+            Some(Reading::Node) => {
+                dialects::node_test(line).or_else(|| dialects::mocha(line)).or_else(|| dialects::jest(line))
+            }
+            Some(Reading::Java) => dialects::surefire(line).or_else(|| dialects::gradle(line)),
+            Some(Reading::Make) => dialects::ctest(line).or_else(|| dialects::make_check(line)),
+            Some(Reading::Tap) => dialects::tap(line).or_else(|| self.prove(line)),
+            None => None,
+        };
+        if let Some(found) = found {
+            self.add(found.passed, found.failed, found.skipped);
         }
+    }
+
+    fn prove(&mut self, line: &str) -> Option<TestCounts> {
+        self.all_good |= line == "All tests successful.";
+        let passed = dialects::prove(line).filter(|_| self.all_good && self.counts.is_none())?;
+        Some(TestCounts { passed, failed: 0, skipped: 0 })
     }
 
     fn add(&mut self, passed: u64, failed: u64, skipped: u64) {
@@ -153,6 +171,22 @@ impl Summary {
     }
 }
 
+/// A line without the colours that some runners use whatever they are told.
+fn plain(line: &str) -> std::borrow::Cow<'_, str> {
+    let line = line.trim_end_matches('\r');
+    if !line.contains('\x1b') {
+        return line.into();
+    }
+    let mut pieces = line.split("\x1b[");
+    let mut text = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        // A control sequence ends with its first letter (ECMA-48, 5.4).
+        let end = piece.find(|letter: char| letter.is_ascii_alphabetic()).map_or(piece.len(), |at| at + 1);
+        text.push_str(&piece[end..]);
+    }
+    text.into()
+}
+
 fn clipped(text: &str) -> String {
     let end = (0..=text.len().min(SUMMARY_MAX)).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     text[..end].to_owned()
@@ -162,8 +196,8 @@ fn clipped(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn read(runner: &str, output: &str) -> (Option<TestCounts>, Option<String>) {
-        let mut summary = Summary::for_runner(runner);
+    fn read(reading: Reading, output: &str) -> (Option<TestCounts>, Option<String>) {
+        let mut summary = Summary::new(Some(reading));
         // In small pieces, as pipes give them.
         for piece in output.as_bytes().chunks(7) {
             summary.push(false, piece);
@@ -175,15 +209,21 @@ mod tests {
     fn counts_are_read_from_each_dialect() {
         let counts = |passed, failed, skipped| Some(TestCounts { passed, failed, skipped });
         let plain = "ok  \tx/a\t0.1s\nok  \tx/b\t0.1s\n";
-        assert_eq!(read("go", plain), (None, Some("ok  x/b  (2 packages)".into())));
+        assert_eq!(read(Reading::Go, plain), (None, Some("ok  x/b  (2 packages)".into())));
         let verbose = "=== RUN   TestA\n--- PASS: TestA (0.00s)\n    --- PASS: TestA/sub (0.00s)\n--- SKIP: TestB (0.00s)\nPASS\nok  \tx/a\t0.1s\n";
-        assert_eq!(read("go", verbose).0, counts(1, 0, 1));
+        assert_eq!(read(Reading::Go, verbose).0, counts(1, 0, 1));
         let json = "{\"Action\":\"pass\",\"Test\":\"TestA\"}\n{\"Action\":\"pass\",\"Test\":\"TestA/s\"}\n{\"Action\":\"fail\",\"Test\":\"TestB\"}\n{\"Action\":\"output\",\"Output\":\"FAIL\\tx/a\\t0.1s\\n\"}\n";
-        assert_eq!(read("go", json), (counts(1, 1, 0), Some("FAIL  x/a  1 passed, 1 failed".into())));
+        assert_eq!(read(Reading::Go, json), (counts(1, 1, 0), Some("FAIL  x/a  1 passed, 1 failed".into())));
         let cargo = "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out\n test result: no\ntest result: FAILED. 1 passed; 2 failed; 0 ignored\n";
-        assert_eq!(read("rust", cargo).0, counts(13, 2, 1));
+        assert_eq!(read(Reading::Rust, cargo).0, counts(13, 2, 1));
         let nextest = "     Summary [   0.504s] 12 tests run: 11 passed, 1 failed, 2 skipped\n";
-        assert_eq!(read("rust", nextest).0, counts(11, 1, 2));
-        assert_eq!(read("generic", cargo), (None, None));
+        assert_eq!(read(Reading::Rust, nextest).0, counts(11, 1, 2));
+        let colours = "\x1b[1m\x1b[32m==== 2 passed\x1b[0m in 0.01s ====\x1b[m\r\n";
+        assert_eq!(read(Reading::Python, colours), (counts(2, 0, 0), Some("2 passed".into())));
+        let prove = "t/a.t .. ok\nAll tests successful.\nFiles=1, Tests=5,  0 wallclock secs\nResult: PASS\n";
+        assert_eq!(read(Reading::Tap, prove).0, counts(5, 0, 0));
+        let mut none = Summary::new(None);
+        none.push(false, cargo.as_bytes());
+        assert_eq!((none.tests(), none.line()), (None, None));
     }
 }

@@ -129,6 +129,9 @@ pub fn expand_runner(runner: &Runner) -> String {
     let mut text = Text(format!("# runner {}\nformat = {FORMAT}\n", runner.name.escape_default()));
     text.text("description", &runner.description);
     text.texts("serves", runner.serves.iter().map(String::as_str));
+    if let Some(reading) = runner.summary {
+        text.text("summary", reading.name());
+    }
     let rule = &runner.toolchain;
     text.heading("[toolchain]");
     for (key, value) in [
@@ -158,5 +161,24 @@ pub fn expand_runner(runner: &Runner) -> String {
         text.text("why", &cache.why);
     }
     text.visible(&runner.visible);
+    for found in &runner.found {
+        text.heading("[[found]]");
+        text.text("folder", &found.folder.to_string_lossy());
+        if let Some(bin) = &found.bin {
+            text.text("bin", &bin.to_string_lossy());
+        }
+    }
+    for step in &runner.prepare {
+        text.heading("[[prepare]]");
+        text.texts("when", step.when.iter().filter_map(|path| path.to_str()));
+        text.texts("inputs", step.inputs.iter().map(String::as_str));
+        if step.whole_tree {
+            text.raw("whole_tree", "true");
+        }
+        text.text("run", &step.run);
+        text.texts("tree", step.tree.iter().filter_map(|path| path.to_str()));
+        text.texts("home", step.home.iter().filter_map(|path| path.to_str()));
+        text.texts("path", step.path.iter().filter_map(|path| path.to_str()));
+    }
     text.0
 }

@@ -2,10 +2,12 @@
 //! `toolchain`'s.
 #![forbid(unsafe_code)]
 
+mod packages;
+
 use crate::catalogue::document::{Section, Source};
 use crate::catalogue::policy::{check_path, visible};
 use crate::catalogue::{CatalogueError, names_in, read, unknown};
-use crate::model::runner::{Runner, SharedCache, ToolchainRule};
+use crate::model::runner::{Reading, Runner, SharedCache, ToolchainRule};
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
@@ -13,14 +15,18 @@ use std::path::{Component, Path, PathBuf};
 const FALLBACK: &str = "generic";
 
 /// The runners that come with checkrun.
-const BUILT_IN: [(&str, &str); 3] = [
+const BUILT_IN: [(&str, &str); 7] = [
     (FALLBACK, include_str!("../../runners/generic.toml")),
+    ("cc", include_str!("../../runners/cc.toml")),
     ("go", include_str!("../../runners/go.toml")),
+    ("java", include_str!("../../runners/java.toml")),
+    ("node", include_str!("../../runners/node.toml")),
+    ("python", include_str!("../../runners/python.toml")),
     ("rust", include_str!("../../runners/rust.toml")),
 ];
 
 /// Shims that `toolchain` knows how to look behind.
-const SHIMS: [(&str, &str); 2] = [("rustup", "rustup"), ("pyenv", "pyenv")];
+const SHIMS: [(&str, &str); 3] = [("rustup", "rustup"), ("pyenv", "pyenv"), ("volta", "volta")];
 
 /// All runners: the built-in ones, then `runners/*.toml` of the user's configuration by name.
 ///
@@ -110,7 +116,18 @@ fn parse(name: &str, source: Source<'_>) -> Result<Runner, CatalogueError> {
     let root = Section::root(
         source,
         &table,
-        &["format", "description", "serves", "toolchain", "env", "cache", "visible"],
+        &[
+            "format",
+            "description",
+            "serves",
+            "summary",
+            "toolchain",
+            "env",
+            "cache",
+            "visible",
+            "found",
+            "prepare",
+        ],
     )?;
     Ok(Runner {
         name: name.to_owned(),
@@ -120,6 +137,9 @@ fn parse(name: &str, source: Source<'_>) -> Result<Runner, CatalogueError> {
         env: environment(&root)?,
         visible: visible(&root, "visible")?,
         caches: caches(&root)?,
+        summary: root.word("summary", &Reading::ALL)?,
+        found: packages::found(&root)?,
+        prepare: packages::prepare(&root)?,
     })
 }
 
@@ -256,7 +276,11 @@ mod tests {
             ("go", None, "go"),
             ("/opt/go/bin/go", None, "go"),
             ("cargo", None, "rust"),
-            ("make", None, "generic"),
+            ("make", None, "cc"),
+            ("pytest", None, "python"),
+            ("npm", None, "node"),
+            ("mvn", None, "java"),
+            ("true", None, "generic"),
             ("make", Some("go"), "go"),
             ("", None, "generic"),
         ] {

@@ -3,6 +3,8 @@
 
 use crate::cli::flake::FlakeArgs;
 use crate::cli::ledger::{CertifyArgs, LedgerCommand, PartialsCommand, ReconcileArgs, RollbackArgs};
+use crate::cli::prepare::PrepareArgs;
+use crate::model::check::DepsChoice;
 use crate::model::event::Format;
 use crate::model::policy::{ClockMode, ClockStart};
 use crate::model::units::{Bytes, parse_cpus, parse_duration, parse_instant};
@@ -167,6 +169,8 @@ pub(super) enum Command {
     },
     /// Write a commented .checkrun.toml for this repository
     Init,
+    /// Fetch what the checks of this tree need, with network, once for each lock file
+    Prepare(Box<PrepareArgs>),
     /// Make room in the cache
     Gc {
         /// Remove the oldest until no more than this is left, such as 2GiB
@@ -282,6 +286,10 @@ pub(super) struct ConfineArgs {
     /// Give files that Git LFS keeps elsewhere their content, from what is here [default: their pointers]
     #[arg(long, help_heading = "Tree")]
     pub(super) lfs: bool,
+    /// Where installed packages come from: `prepared`, `found` in the working tree, or `none`
+    #[arg(long, value_enum, value_name = "FROM", default_value_t = DepsName::Prepared, hide_default_value = true,
+        help_heading = "Sandbox")]
+    pub(super) deps: DepsName,
     /// Sandbox policy: a name or a file [default: hermetic]
     #[arg(long, value_name = "NAME|FILE", help_heading = "Sandbox")]
     pub(super) policy: Option<String>,
@@ -316,6 +324,27 @@ pub(super) struct ConfineArgs {
     /// Output, stdout and stderr together
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Limits")]
     pub(super) output_limit: Option<Bytes>,
+}
+
+/// `--deps`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(super) enum DepsName {
+    /// What `checkrun prepare` fetched for this lock file, if it did [default]
+    Prepared,
+    /// The folders that the working tree has: node_modules, .venv, vendor
+    Found,
+    /// Nothing
+    None,
+}
+
+impl From<DepsName> for DepsChoice {
+    fn from(name: DepsName) -> Self {
+        match name {
+            DepsName::Prepared => Self::Prepared,
+            DepsName::Found => Self::Found,
+            DepsName::None => Self::None,
+        }
+    }
 }
 
 /// `--guard`, as far as it can be asked for.

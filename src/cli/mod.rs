@@ -5,6 +5,7 @@
 mod arguments;
 mod flake;
 mod ledger;
+mod prepare;
 mod request;
 mod words;
 
@@ -13,6 +14,7 @@ mod tests;
 
 pub use flake::{FlakeRequest, Goal};
 pub use ledger::{CertifyRequest, ReconcileRequest, RollbackRequest, StepGuard, StepRequest};
+pub use prepare::PrepareRequest;
 pub use request::{
     CacheMode, CheckRequest, Gc, Global, Invocation, OutputRequest, PassedVariable, Request, RunRequest,
     TreeChoice,

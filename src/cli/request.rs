@@ -6,9 +6,10 @@ use crate::cli::flake::{self, FlakeRequest};
 use crate::cli::ledger::{
     self, CertifyRequest, LedgerCommand, PartialsCommand, ReconcileRequest, RollbackRequest,
 };
+use crate::cli::prepare::{self, PrepareRequest};
 use crate::cli::words::{Split, split};
 use crate::cli::{Exit, completions, man, usage};
-use crate::model::check::{Filled, Guard};
+use crate::model::check::{DepsChoice, Filled, Guard};
 use crate::model::event::Format;
 use crate::model::policy::{ClockStart, ClockWish, Overrides};
 use crate::model::units::Bytes;
@@ -86,6 +87,8 @@ pub enum Request {
     },
     /// Write the repository's own settings.
     Init,
+    /// Fetch what the checks of a tree need.
+    Prepare(Box<PrepareRequest>),
     /// Make room.
     Gc(Gc),
     /// Which steps of a ledger hold.
@@ -167,6 +170,8 @@ pub struct CheckRequest {
     pub cwd: Option<PathBuf>,
     /// `--submodules` and `--lfs`.
     pub filled: Filled,
+    /// `--deps`.
+    pub deps: DepsChoice,
     /// `--scope`, as given.
     pub scope: Vec<String>,
     /// `--touches`, as given; none unless the guard is `touches`.
@@ -231,6 +236,7 @@ pub(super) fn invocation(cli: Cli) -> Result<Invocation, Exit> {
         Some(Command::Runners { name }) => Request::Runners { name },
         Some(Command::Doctor) => Request::Doctor,
         Some(Command::ClockReport { child }) => Request::ClockReport { child },
+        Some(Command::Prepare(args)) => Request::Prepare(Box::new(prepare::prepare(*args)?)),
         Some(Command::Init) => Request::Init,
         Some(Command::Gc { max_size, max_age }) => Request::Gc(Gc { max_size, max_age }),
         Some(Command::Reconcile(args)) => Request::Reconcile(Box::new(ledger::reconcile(args)?)),
@@ -308,6 +314,7 @@ pub(super) fn confined(args: ConfineArgs) -> Result<CheckRequest, Exit> {
         tree: TreeChoice::Working,
         cwd: None,
         filled: Filled { submodules: args.submodules, lfs: args.lfs },
+        deps: args.deps.into(),
         scope: Vec::new(),
         inputs: true,
         touches: Vec::new(),
@@ -363,7 +370,7 @@ fn command(string: Option<OsString>, words: Vec<OsString>) -> Result<Vec<Vec<u8>
     Ok(argv)
 }
 
-fn variable(text: OsString) -> Result<PassedVariable, Exit> {
+pub(super) fn variable(text: OsString) -> Result<PassedVariable, Exit> {
     let text = text.into_vec();
     let (name, value) = match text.iter().position(|byte| *byte == b'=') {
         None => (text, None),

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::commands::{Failure, Session};
-use crate::model::check::{Filled, Guard};
+use crate::model::check::{DepsChoice, Filled, Guard};
 use crate::model::event::{Event, Sink, Stream};
 use crate::model::outcome::Outcome;
 use crate::model::policy::{ClockStart, ClockWish, Overrides};
@@ -80,6 +80,7 @@ fn run(session: &Session, folder: &Path) -> Result<Findings, String> {
         source: Source::Folder(folder.to_owned()),
         cwd: None,
         filled: Filled::default(),
+        deps: DepsChoice::None,
         guard: Guard::Exact,
         inputs: false,
         scope: Vec::new(),

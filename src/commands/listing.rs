@@ -79,7 +79,14 @@ pub(super) fn runners(name: Option<&str>, session: &mut Session) -> Result<u8, F
     for runner in chosen {
         let word = runner.toolchain.program.clone().or_else(|| runner.serves.first().cloned());
         let found = word.and_then(|word| {
-            toolchain::resolve(runner, word.as_bytes(), &hermetic, &session.around.lookup, &mut Plainly).ok()
+            toolchain::resolve(
+                runner,
+                (word.as_bytes(), &[]),
+                &hermetic,
+                &session.around.lookup,
+                &mut Plainly,
+            )
+            .ok()
         });
         let toolchain = found.as_ref().map(|found| found.toolchain.clone()).filter(|text| !text.is_empty());
         let mut expanded = catalogue::expand_runner(runner);

@@ -11,6 +11,7 @@ mod init;
 mod inputs;
 mod listing;
 mod partials;
+mod prepare;
 mod reconcile;
 mod records;
 mod rollback;
@@ -75,6 +76,7 @@ fn dispatch(invocation: Invocation, session: &mut Session) -> Result<u8, Failure
         Request::ClockReport { child } => clock_check::report(child, session),
         Request::Init => init::init(session),
         Request::Doctor => upkeep::doctor(session),
+        Request::Prepare(request) => prepare::prepare(*request, session),
         Request::Gc(wanted) => upkeep::gc(wanted, session),
         Request::Reconcile(request) => reconcile::reconcile(*request, session),
         Request::Certify(request) => certify::certify(*request, session),

@@ -111,6 +111,7 @@ pub(super) fn wish(request: CheckRequest, start: &Path) -> Result<Wish, Failure>
     Ok(Wish {
         cwd: request.cwd,
         filled: request.filled,
+        deps: request.deps,
         scope: request.scope,
         touches: request.touches,
         guard: request.guard,

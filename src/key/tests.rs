@@ -58,6 +58,7 @@ pub(crate) fn action() -> Action {
             binds: vec![Bind { host: PathBuf::from("/home/a/go"), inside: PathBuf::from("/opt/go") }],
             path: vec![PathBuf::from("/opt/go/bin"), PathBuf::from("/usr/bin")],
             env: BTreeMap::from([("GOFLAGS".to_owned(), "-mod=mod".to_owned())]),
+            summary: None,
             identity: vec![
                 (PathBuf::from("/home/a/go/bin/go"), Digest([1; 32])),
                 (PathBuf::from("/home/a/shims/go"), Digest([4; 32])),
@@ -65,6 +66,7 @@ pub(crate) fn action() -> Action {
             ],
         },
         level: Level::Full,
+        deps: Vec::new(),
         layers: BTreeMap::from([(Layer::User, "enforced"), (Layer::Time, "unavailable")]),
     }
 }

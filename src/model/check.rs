@@ -2,12 +2,13 @@
 //! on. Values only.
 #![forbid(unsafe_code)]
 
-use crate::model::digest::{ObjectFormat, ObjectId};
+use crate::model::digest::{Digest, ObjectFormat, ObjectId};
 use crate::model::layer::{Layer, Level};
 use crate::model::policy::Policy;
 use crate::model::runner::ResolvedRunner;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// What must be unchanged for an earlier result to answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,6 +74,48 @@ pub struct TreeIdentity {
     pub dirty: bool,
 }
 
+/// Where the installed packages of a check come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DepsChoice {
+    /// From `prepare`, where that was done for this lock file.
+    #[default]
+    Prepared,
+    /// From the folders that the caller's working tree has.
+    Found,
+    /// From nowhere.
+    None,
+}
+
+impl DepsChoice {
+    /// The word used in options and records.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Prepared => "prepared",
+            Self::Found => "found",
+            Self::None => "none",
+        }
+    }
+}
+
+/// A layer of installed packages, never written to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DepsLayer {
+    /// Where its content comes from.
+    pub from: DepsChoice,
+    /// What it is: the folders that were found, or the runner that prepared it.
+    pub name: String,
+    /// Digest of its content.
+    pub digest: Digest,
+    /// Where it lies on the host. What of it belongs to the tree is in its folder `tree`, what to the home in `home`.
+    pub folder: PathBuf,
+    /// Whether it has a folder `tree`.
+    pub in_tree: bool,
+    /// Whether it has a folder `home`.
+    pub in_home: bool,
+}
+
 /// Everything that a result depends on; `key` turns it into the bytes that are hashed.
 #[derive(Clone, Debug)]
 pub struct Action {
@@ -96,6 +139,8 @@ pub struct Action {
     pub runner: ResolvedRunner,
     /// The level that is to be in force.
     pub level: Level,
+    /// Installed packages that are laid under the tree and the home folder.
+    pub deps: Vec<DepsLayer>,
     /// State word of each layer that is to be in force.
     pub layers: BTreeMap<Layer, &'static str>,
 }

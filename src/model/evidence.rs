@@ -29,6 +29,9 @@ pub struct Evidence {
     /// What of the content that the tree only names was there.
     #[serde(default, skip_serializing_if = "Foreign::is_nothing")]
     pub foreign: Foreign,
+    /// Layers of installed packages that it was given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deps: Vec<Deps>,
     /// How it ended.
     pub outcome: Outcome,
     /// Exit status, if it exited.
@@ -65,6 +68,18 @@ pub struct Evidence {
     pub layers: BTreeMap<Layer, LayerState>,
     /// Operating system and architecture.
     pub host: (String, String),
+}
+
+/// A layer of installed packages, as it is recorded.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Deps {
+    /// `prepared` or `found`.
+    pub from: String,
+    /// The runner that prepared it, or the folders that were found.
+    pub name: String,
+    /// Digest of its content, `b3:…`.
+    pub digest: String,
 }
 
 /// Content that a tree only names: what was put into it, and how much was left out.
@@ -167,6 +182,11 @@ pub(crate) mod tests {
             dirty: false,
             foreign: Foreign { empty_submodules: 2, ..Foreign::default() },
             cwd: ".".to_owned(),
+            deps: vec![Deps {
+                from: "found".to_owned(),
+                name: "node_modules".to_owned(),
+                digest: format!("b3:{}", "4".repeat(64)),
+            }],
             outcome: Outcome::Passed,
             exit: Some(0),
             signal: None,

@@ -128,6 +128,8 @@ pub struct Observation {
     pub oom_hit: bool,
     /// Processes that were still there when the first one ended.
     pub leftovers: u32,
+    /// It failed, and something in it had looked for a name server or for another host, which it cannot have.
+    pub network: bool,
     /// Wall time by the monotonic clock, in seconds.
     pub secs: f64,
     /// What it used.

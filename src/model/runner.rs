@@ -24,6 +24,78 @@ pub struct Runner {
     pub visible: Vec<Visible>,
     /// Downloaded packages of the caller that are shown read-only where they exist.
     pub caches: Vec<SharedCache>,
+    /// How counts of tests are read from the output, if they are.
+    pub summary: Option<Reading>,
+    /// Folders of installed packages that a working tree may have, for `--deps found`.
+    pub found: Vec<FoundRule>,
+    /// Steps that fetch packages, for `prepare`.
+    pub prepare: Vec<PrepareRule>,
+}
+
+/// The forms in which a family of test runners prints its counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reading {
+    /// `go test`, plain, `-v` and `-json`.
+    Go,
+    /// `cargo test` and `cargo nextest run`.
+    Rust,
+    /// pytest and unittest.
+    Python,
+    /// `node --test`, mocha, jest and vitest.
+    Node,
+    /// Maven's surefire and failsafe, Gradle.
+    Java,
+    /// ctest, meson, Automake's `make check`.
+    Make,
+    /// TAP, and `prove`.
+    Tap,
+}
+
+impl Reading {
+    /// Each with the word used for it in runners.
+    pub const ALL: [(&'static str, Self); 7] = [
+        ("go", Self::Go),
+        ("rust", Self::Rust),
+        ("python", Self::Python),
+        ("node", Self::Node),
+        ("java", Self::Java),
+        ("make", Self::Make),
+        ("tap", Self::Tap),
+    ];
+
+    /// The word used for it in runners.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, reading)| *reading == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// A folder of installed packages that lies in a working tree and not in git.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FoundRule {
+    /// The folder, below the folder that the command starts in.
+    pub folder: PathBuf,
+    /// Its programs, below it; goes to the front of PATH where it is there.
+    pub bin: Option<PathBuf>,
+}
+
+/// A step that fetches packages with network, once for each content of its inputs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PrepareRule {
+    /// Files that must all be in the tree for the step to apply, below the folder that the command starts in.
+    pub when: Vec<PathBuf>,
+    /// Further files that the step sees and is keyed by, pathspecs below that folder.
+    pub inputs: Vec<String>,
+    /// Whether the step sees all of the tree, though it is keyed by its inputs only.
+    pub whole_tree: bool,
+    /// The step, for `sh -e`.
+    pub run: String,
+    /// What it leaves in the tree that checks are to have, below that folder.
+    pub tree: Vec<PathBuf>,
+    /// What it leaves in the home folder that checks are to have.
+    pub home: Vec<PathBuf>,
+    /// Folders of the home folder that go to the front of PATH.
+    pub path: Vec<PathBuf>,
 }
 
 /// A folder of downloaded packages in the caller's home, shown read-only.
@@ -86,6 +158,8 @@ pub struct ResolvedRunner {
     pub path: Vec<PathBuf>,
     /// Variables it sets.
     pub env: BTreeMap<String, String>,
+    /// How counts of tests are read from the output, if they are.
+    pub summary: Option<Reading>,
     /// What it was identified by: host files and their content digests, sorted by path.
     pub identity: Vec<(PathBuf, Digest)>,
 }

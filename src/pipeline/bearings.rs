@@ -19,6 +19,7 @@ use crate::store::{FileStamp, Reader};
 use crate::toolchain;
 use crate::tree::Snapshot;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// The state of each layer.
 type Layers = BTreeMap<Layer, LayerState>;
@@ -52,6 +53,7 @@ struct KnownTool {
     runner: String,
     word: Vec<u8>,
     policy: Policy,
+    also: Vec<PathBuf>,
     resolved: ResolvedRunner,
     new: Vec<(FileStamp, Digest)>,
 }
@@ -98,33 +100,57 @@ impl<'a> Bearings<'a> {
         self.reader = prepared.digests.reader.filter(|_| cache == CacheUse::Hit);
     }
 
+    /// The runner for a command.
+    pub(super) fn rule(&mut self, wish: &Wish) -> Result<Runner, PipelineError> {
+        let word = catalogue::first_word(&wish.argv);
+        Ok(catalogue::choose_runner(self.runners()?, &word, wish.runner.as_deref())?.clone())
+    }
+
+    /// The runner of that name, else all of them.
+    pub(super) fn rules(&mut self, name: Option<&str>) -> Result<Vec<Runner>, PipelineError> {
+        let runners = self.runners()?;
+        Ok(match name {
+            Some(_) => vec![catalogue::choose_runner(runners, b"", name)?.clone()],
+            None => runners.to_vec(),
+        })
+    }
+
+    /// Digests of host files, as far as they are known.
+    pub(super) fn files(&mut self) -> KnownDigests {
+        KnownDigests::new(&self.around.store)
+    }
+
+    fn runners(&mut self) -> Result<&[Runner], PipelineError> {
+        let runners = match self.runners.take() {
+            Some(runners) => runners,
+            None => catalogue::runners(self.around.config.as_deref())?,
+        };
+        Ok(self.runners.insert(runners))
+    }
+
     /// The runner for a command and the toolchain that it finds, with the digests of host files that had to be made.
     pub(super) fn toolchain(
         &mut self,
         wish: &Wish,
         policy: &Policy,
+        also: &[PathBuf],
     ) -> Result<(ResolvedRunner, KnownDigests), PipelineError> {
-        let runners = match self.runners.take() {
-            Some(runners) => runners,
-            None => catalogue::runners(self.around.config.as_deref())?,
-        };
-        let runners = self.runners.insert(runners);
         let word = catalogue::first_word(&wish.argv);
-        let runner = catalogue::choose_runner(runners, &word, wish.runner.as_deref())?;
-        let known = self
-            .tools
-            .iter()
-            .find(|known| known.runner == runner.name && known.word == word && known.policy == *policy);
+        let runner = &self.rule(wish)?;
+        let known = self.tools.iter().find(|known| {
+            known.runner == runner.name && known.word == word && known.policy == *policy && known.also == also
+        });
         if let Some(known) = known {
             let digests = KnownDigests { new: known.new.clone(), ..view(&mut self.reader, self.around) };
             return Ok((known.resolved.clone(), digests));
         }
         let mut digests = view(&mut self.reader, self.around);
-        let resolved = toolchain::resolve(runner, &word, policy, &self.around.lookup, &mut digests)?;
+        let resolved = toolchain::resolve(runner, (&word, also), policy, &self.around.lookup, &mut digests)?;
         self.tools.push(KnownTool {
             runner: runner.name.clone(),
             word,
             policy: policy.clone(),
+            also: also.to_vec(),
             resolved: resolved.clone(),
             new: digests.new.clone(),
         });

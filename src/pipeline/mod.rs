@@ -5,10 +5,12 @@
 mod abilities;
 mod bearings;
 mod digests;
+mod fetch;
 mod ground;
 mod groups;
 mod inputs;
 mod lead;
+mod packages;
 mod prepare;
 mod recording;
 mod repeat;
@@ -17,6 +19,7 @@ mod standing;
 mod verdict;
 
 pub use bearings::Bearings;
+pub use fetch::{Fetched, FetchedHow, fetch};
 pub use groups::{HostInputs, InputGroups, TreeInputs};
 pub use prepare::{DEFAULT_POLICY, Origin, Prepared, Wish, prepare, prepare_on};
 pub use repeat::{Director, Execution, repeat};
@@ -124,6 +127,21 @@ pub enum PipelineError {
     /// `--cwd` leads out of the tree.
     #[error("`--cwd {cwd}` leads out of the tree; it is a path below the tree's root", cwd = cwd.display())]
     CwdOutside { cwd: PathBuf },
+    /// `--deps found`, and the working tree has none of the folders.
+    #[error("`--deps found`: {}", nothing_found(runner, names, top))]
+    NothingFound { runner: String, names: String, top: PathBuf },
+    /// Packages were installed while they were looked at.
+    #[error("{path} changed while it was read")]
+    FoundChanged { path: PathBuf },
+    /// No runner has a step for the tree.
+    #[error("nothing to prepare: the tree has none of {}", if looked_for.is_empty() { "what a step is for; this runner has none".to_owned() } else { looked_for.join(", ") })]
+    NothingToPrepare { looked_for: Vec<String> },
+    /// A step can only be run where there are namespaces.
+    #[error("`prepare` needs the level `full`; the policy is for the level `landlock`")]
+    PrepareLevel,
+    /// A layer of packages was removed between look-up and run.
+    #[error("the packages at {path} were removed a moment ago")]
+    PackagesGone { path: PathBuf },
     /// The clock is to start at a commit's date, and there is none.
     #[error("the clock cannot start at the commit's date: {why}")]
     NoCommitDate { why: &'static str },
@@ -164,12 +182,23 @@ impl PipelineError {
                 "commit the changes, name a commit with `--tree`, or give `--clock` an instant such as `2026-01-01T00:00:00Z`"
                     .to_owned(),
             ),
+            Self::NothingFound { .. } => Some("install the packages as usual, or let `checkrun prepare` fetch them; `checkrun runners NAME` shows what a runner looks for".to_owned()),
+            Self::FoundChanged { .. } | Self::PackagesGone { .. } => Some("run it again".to_owned()),
+            Self::NothingToPrepare { .. } => Some("`--cwd DIR` prepares a folder of the tree; docs/runners.md says how to write a step".to_owned()),
+            Self::PrepareLevel => Some("leave `--policy` out, or name one of the level `full`".to_owned()),
             Self::NotCached(_) => Some("`checkrun explain` says what differs; without `--cached-only` it is run".to_owned()),
             Self::Folder { .. } => Some("set CHECKRUN_CACHE_DIR to a folder that this user can write to".to_owned()),
             Self::Worker { hint, .. } => hint.clone(),
             Self::Interrupted(_) | Self::Output { .. } => None,
         }
     }
+}
+
+fn nothing_found(runner: &str, names: &str, top: &std::path::Path) -> String {
+    if names.is_empty() {
+        return format!("the runner `{runner}` names no folders of installed packages");
+    }
+    format!("{} has none of the folders that the runner `{runner}` looks for: {names}", top.display())
 }
 
 /// One check, from the question to the answer.

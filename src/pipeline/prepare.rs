@@ -3,11 +3,12 @@
 #![forbid(unsafe_code)]
 
 use crate::key::{self, Keyed};
-use crate::model::check::{Action, Command, Filled, Guard};
+use crate::model::check::{Action, Command, DepsChoice, Filled, Guard};
 use crate::model::evidence::Stored;
 use crate::model::layer::Layer;
 use crate::model::policy::{ClockWish, Overrides};
 use crate::pipeline::digests::KnownDigests;
+use crate::pipeline::packages::{self, Packages};
 use crate::pipeline::{Bearings, PipelineError, Surroundings};
 use crate::sandbox::probe::Abilities;
 use crate::tree::{self, Snapshot, Source};
@@ -26,6 +27,8 @@ pub struct Wish {
     pub cwd: Option<PathBuf>,
     /// What is put into the tree besides its own content.
     pub filled: Filled,
+    /// Where installed packages come from.
+    pub deps: DepsChoice,
     /// Pathspecs that cut the tree.
     pub scope: Vec<String>,
     /// Pathspecs that the caller vouches for, under guard `touches`.
@@ -89,6 +92,8 @@ pub struct Prepared {
     pub keyed: Keyed,
     /// What the machine offers.
     pub(crate) abilities: Abilities,
+    /// What was not prepared, for when the check fails.
+    pub(crate) unprepared: Option<String>,
     /// Digests of host files that were computed on the way and are worth remembering.
     pub(crate) digests: KnownDigests,
 }
@@ -140,8 +145,20 @@ pub fn prepare_on(
     // Pathspecs choose among what the tree itself has, as git's do, and what is out of scope need not be here.
     let snapshot = snapshot.fill(wish.filled, &known.around.scratch())?;
     let cwd = folder(wish, &snapshot)?;
-    let (runner, digests) = known.toolchain(wish, &policy)?;
     let (abilities, layers) = known.machine(&policy)?;
+    let (around, options) = (known.around, packages::options(known.around, &abilities));
+    let rule = known.rule(wish)?;
+    let place = (&snapshot, cwd.as_slice());
+    let mut packages = match wish.deps {
+        DepsChoice::Found => packages::found(&rule, wish, place, (around, &options))?,
+        DepsChoice::None => Packages::default(),
+        DepsChoice::Prepared => {
+            let digests = &mut known.files();
+            packages::prepared(&rule, place, &policy, (around, &options), digests)?
+        }
+    };
+    let (mut runner, digests) = known.toolchain(wish, &policy, &packages.also)?;
+    packages.put_into(&mut runner);
     let words: BTreeMap<Layer, &'static str> =
         layers.iter().map(|(layer, state)| (*layer, state.word())).collect();
     let action = Action {
@@ -158,16 +175,17 @@ pub fn prepare_on(
             require_tests: wish.require_tests,
         },
         level: policy.level,
+        deps: std::mem::take(&mut packages.layers),
         policy,
         runner,
         layers: words,
     };
     let keyed = key::key_of(&action);
-    Ok(Prepared { snapshot, action, keyed, abilities, digests })
+    Ok(Prepared { snapshot, action, keyed, abilities, unprepared: packages.missing, digests })
 }
 
 /// `--cwd` as a path in the tree: no root, no way out, and there.
-fn folder(wish: &Wish, snapshot: &Snapshot) -> Result<Vec<u8>, PipelineError> {
+pub(super) fn folder(wish: &Wish, snapshot: &Snapshot) -> Result<Vec<u8>, PipelineError> {
     let Some(given) = &wish.cwd else { return Ok(Vec::new()) };
     let mut parts: Vec<&[u8]> = Vec::new();
     for part in given.components() {

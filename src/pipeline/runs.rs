@@ -4,8 +4,9 @@
 use crate::cache;
 use crate::key;
 use crate::logs::LogWriter;
+use crate::model::check::DepsLayer;
 use crate::model::event::{Event, Sink};
-use crate::model::evidence::{CacheUse, EVIDENCE_VERSION, Evidence, Foreign, Tally};
+use crate::model::evidence::{CacheUse, Deps, EVIDENCE_VERSION, Evidence, Foreign, Tally};
 use crate::model::layer::Level;
 use crate::model::outcome::{LookedAt, Observation, Outcome};
 use crate::model::policy::{Clock, GitView, TREE_MARGIN};
@@ -61,13 +62,15 @@ pub(super) fn run(
     // What is not kept is not asked for: each look at a path costs the check a detour.
     plan.observe &= stores;
     let kept_log = if stores { LogWriter::new(&around.store.logs()) } else { LogWriter::digest_only() };
-    let summary = Summary::for_runner(&prepared.action.runner.name);
+    let summary = Summary::new(prepared.action.runner.summary);
     let at = now();
     let mut recording = Recording::new(sink, kept_log, copy, summary);
     let seen = sandbox::run(&plan, interrupts, &mut recording)?;
     let recorded = recording.finish()?;
     let tests = recorded.summary.tests();
-    let verdict = verdict(&seen, tests, prepared.action.command.require_tests);
+    let mut verdict = verdict(&seen, tests, prepared.action.command.require_tests);
+    verdict.reason =
+        with_missing(verdict.reason, verdict.outcome, seen.network, prepared.unprepared.as_deref());
     let evidence = Evidence { foreign, ..evidence(prepared, &seen, verdict, &recorded, at) };
     if evidence.outcome.is_answer()
         && let Err(how) = cache::same_sandbox(&evidence, prepared.action.level, &prepared.action.layers)
@@ -137,7 +140,11 @@ fn lay_out(
         }
         // Another process may remove one of them meanwhile; then it is made again.
         let in_use = stack.iter().map(|path| stage::in_use(path)).collect::<Result<Option<Vec<_>>, _>>()?;
-        if let Some(in_use) = in_use {
+        if let Some(mut in_use) = in_use {
+            for deps in &prepared.action.deps {
+                let gone = || PipelineError::PackagesGone { path: deps.folder.clone() };
+                in_use.push(stage::in_use(&deps.folder)?.ok_or_else(gone)?);
+            }
             return Ok((stack, in_use));
         }
     }
@@ -204,6 +211,7 @@ fn evidence(
         dirty: action.tree.dirty,
         cwd: shown_folder(&action.command.cwd),
         foreign: Foreign::default(),
+        deps: action.deps.iter().map(recorded_deps).collect(),
         outcome: verdict.outcome,
         exit: verdict.exit,
         signal: verdict.signal,
@@ -227,6 +235,29 @@ fn evidence(
         layers: seen.enforcement.layers.clone(),
         host: (std::env::consts::OS.to_owned(), std::env::consts::ARCH.to_owned()),
     }
+}
+
+/// The reason of a failure, with what the check may have lacked.
+fn with_missing(
+    reason: Option<String>,
+    outcome: Outcome,
+    network: bool,
+    unprepared: Option<&str>,
+) -> Option<String> {
+    let missing = match (outcome, unprepared) {
+        (Outcome::Failed | Outcome::NotStarted, Some(unprepared)) => unprepared,
+        (Outcome::Failed, None) if network => {
+            "network: it looked for a name server or another host, and a check has no network; `checkrun prepare` fetches what it needs beforehand"
+        }
+        _ => return reason,
+    };
+    Some(reason.map_or_else(|| missing.to_owned(), |reason| format!("{reason}; {missing}")))
+}
+
+fn recorded_deps(layer: &DepsLayer) -> Deps {
+    // Folders of a deep tree have long names, and a record is small.
+    let name = layer.name.chars().take(100).collect();
+    Deps { from: layer.from.name().to_owned(), name, digest: layer.digest.to_string() }
 }
 
 /// The facts that the run depended on, where they are known in full; else why not.

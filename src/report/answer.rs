@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::model::check::Guard;
-use crate::model::evidence::{CacheUse, Evidence, Foreign, Tally, TestCounts};
+use crate::model::evidence::{CacheUse, Deps, Evidence, Foreign, Tally, TestCounts};
 use crate::model::layer::{Layer, LayerState};
 use crate::model::outcome::{Outcome, Usage};
 use serde::Serialize;
@@ -92,6 +92,7 @@ pub struct Answer {
     cwd: String,
     argv: Vec<String>,
     cmd: String,
+    deps: Vec<Deps>,
     pub(super) outcome: Outcome,
     pub(super) exit: Option<i32>,
     pub(super) signal: Option<i32>,
@@ -135,6 +136,7 @@ impl Answer {
             cwd: evidence.cwd,
             cmd: shell_words(&circumstances.argv),
             argv: circumstances.argv.iter().map(text).collect(),
+            deps: evidence.deps,
             outcome: evidence.outcome,
             exit: evidence.exit,
             signal: evidence.signal,

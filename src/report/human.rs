@@ -213,6 +213,9 @@ pub fn evidence_text(evidence: &Evidence, asked: &Circumstances) -> String {
         ("tests", format!("{} passed, {} failed, {} skipped", tests.passed, tests.failed, tests.skipped))
     }));
     rows.push(("tree", format!("{}{}", evidence.tree, if evidence.dirty { " (uncommitted)" } else { "" })));
+    rows.extend(
+        evidence.deps.iter().map(|deps| ("packages", format!("{} {} {}", deps.from, deps.name, deps.digest))),
+    );
     rows.extend(left_out(evidence.foreign).map(|text| ("left out", text)));
     if asked.guard != Guard::Exact {
         rows.push(("guard", asked.guard.name().to_owned()));

@@ -73,7 +73,9 @@ fn prepare(plan: &Plan) -> Result<OwnedFd, Failure> {
     let folder = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let scratch = rustix::fs::openat(CWD, &plan.scratch, folder, Mode::empty()).at(Step::Scratch, "")?;
     let open = |layer: &PathBuf| rustix::fs::openat(CWD, layer, folder, Mode::empty());
-    let tree = plan.tree.iter().map(open).collect::<Result<Vec<OwnedFd>, _>>().at(Step::Tree, "")?;
+    let open_all =
+        |layers: &[PathBuf]| layers.iter().map(open).collect::<Result<Vec<OwnedFd>, _>>().at(Step::Tree, "");
+    let (tree, home) = (open_all(&plan.tree)?, open_all(&plan.home)?);
     if plan.user.switch {
         rustix::fs::fchown(
             &scratch,
@@ -90,9 +92,11 @@ fn prepare(plan: &Plan) -> Result<OwnedFd, Failure> {
     for name in FOLDERS {
         rustix::fs::mkdirat(&scratch, name, Mode::from_raw_mode(0o755)).at(Step::Scratch, name)?;
     }
-    let target = place::folder(scratch.as_fd(), Path::new("src"), false).at(Step::Tree, "src")?;
-    for layer in tree.iter().rev() {
-        place::copy_tree(layer.as_fd(), target.as_fd()).at(Step::Tree, "copy")?;
+    for (layers, to) in [(tree, "src"), (home, "home")] {
+        let target = place::folder(scratch.as_fd(), Path::new(to), false).at(Step::Tree, to)?;
+        for layer in layers.iter().rev() {
+            place::copy_tree(layer.as_fd(), target.as_fd()).at(Step::Tree, "copy")?;
+        }
     }
     Ok(scratch)
 }
@@ -119,7 +123,7 @@ fn serve(plan: &Plan, streams: Streams, orders: &OwnedFd, to_launcher: &OwnedFd)
     }
     let ending = init::watch(pid, orders, &signals).at(Step::Channel, "watch")?;
     let leftovers = end_all();
-    tell(&Report::Ended { ending, leftovers })
+    tell(&Report::Ended { ending, leftovers, network: false })
 }
 
 /// The command's own process: waits until it is in its control group, then enters the tree.

@@ -77,7 +77,29 @@ fn serve(plan: &Plan, inside: Inside) -> Result<(), ()> {
             leftovers += 1;
         }
     }
-    tell(&Report::Ended { ending, leftovers })
+    // A check that passes did without.
+    let network = plan.network == Network::Loopback && ending != Ok(0) && looked_for_network();
+    tell(&Report::Ended { ending, leftovers, network })
+}
+
+/// Whether anything here asked for a name server, or for a way to another host: the counters of our own network namespace
+/// tell (RFC 4293 by way of proc(5), /proc/net/snmp and snmp6). A connection to a closed port of loopback is not counted.
+fn looked_for_network() -> bool {
+    let read = |name: &str| std::fs::read_to_string(format!("/proc/self/net/{name}")).unwrap_or_default();
+    let (four, six) = (read("snmp"), read("snmp6"));
+    let counter = |family: &str, name: &str| {
+        let mut lines = four.lines().filter_map(|line| line.strip_prefix(family)?.strip_prefix(": "));
+        let at = lines.next()?.split(' ').position(|word| word == name)?;
+        lines.next()?.split(' ').nth(at)?.parse::<u64>().ok()
+    };
+    let six = |name: &str| {
+        six.lines()
+            .find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
+            .filter(|count| *count > 0)
+    };
+    counter("Udp", "NoPorts").is_some_and(|count| count > 0)
+        || counter("Ip", "OutNoRoutes").is_some_and(|count| count > 0)
+        || six("Udp6NoPorts").or_else(|| six("Ip6OutNoRoutes")).is_some()
 }
 
 fn prepare(plan: &Plan, channel: &OwnedFd, supervisor: OwnedFd) -> Result<(), Failure> {

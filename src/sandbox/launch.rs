@@ -40,6 +40,7 @@ struct Run<'a> {
     stop: Option<Stop>,
     ending: Option<Ending>,
     leftovers: u32,
+    network: bool,
     usage: Option<Usage>,
     full: bool,
     printed: u64,
@@ -86,6 +87,7 @@ impl<'a> Run<'a> {
             stop: None,
             ending: None,
             leftovers: 0,
+            network: false,
             usage: None,
             full: false,
             printed: 0,
@@ -227,9 +229,9 @@ impl<'a> Run<'a> {
         match message.and_then(|(bytes, _)| Report::decode(&bytes)) {
             Some(Report::Started) => sink.event(Event::Started),
             Some(Report::NotExecuted(errno)) => self.ending = Some(Ending::NotExecuted(errno)),
-            Some(Report::Ended { ending, leftovers }) => {
+            Some(Report::Ended { ending, leftovers, network }) => {
                 self.ending = Some(ending.map_or_else(Ending::Signalled, Ending::Exited));
-                self.leftovers = leftovers;
+                (self.leftovers, self.network) = (leftovers, network);
                 // Nothing is left that could count further; the supervisor is still at its own end.
                 self.counted = self.group.as_ref().map(Group::counted);
             }
@@ -354,6 +356,7 @@ impl<'a> Run<'a> {
             disk_hit: self.full,
             oom_hit: counted.ran_out_of_memory,
             leftovers: self.leftovers,
+            network: self.network,
             secs: self.started.elapsed().as_secs_f64(),
             usage: self.usage.unwrap_or_default(),
             looked_at: std::mem::replace(&mut self.looked_at, LookedAt::Unknown(String::new())),

@@ -33,6 +33,7 @@ mod init;
 mod interrupts;
 mod landlock_rules;
 mod launch;
+mod layered;
 mod memory;
 mod mounts;
 mod path_calls;

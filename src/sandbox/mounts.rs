@@ -3,10 +3,11 @@
 #![forbid(unsafe_code)]
 
 use crate::model::runner::Bind;
+use crate::sandbox::layered::{HOME, TREE, attach_part, copy_in, mount_at};
 use crate::sandbox::plan::{Plan, TreeStyle};
 use crate::sandbox::wire::{At, Failure, Step};
 use crate::sandbox::{etc, place, sys};
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, fsconfig_create,
@@ -17,7 +18,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
-const PLAIN: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
+pub(super) const PLAIN: MountAttrFlags =
+    MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
 
 /// Device nodes that are shown: name, major, minor (Documentation/admin-guide/devices.txt in the kernel's source).
 const DEVICES: [(&str, u32, u32); 6] =
@@ -38,19 +40,14 @@ pub(super) struct Sources {
     /// Devices of the host's files among them.
     pub(super) devices_shown: Vec<u64>,
     tree: Vec<OwnedFd>,
+    home: Vec<OwnedFd>,
     binds: Vec<(Bind, Shown)>,
     devices: Vec<(&'static str, OwnedFd)>,
 }
 
 /// Opens all host paths. Needs CAP_SYS_ADMIN over the mount namespace it runs in.
 pub(super) fn open_sources(plan: &Plan) -> Result<Sources, Failure> {
-    let mut tree = Vec::with_capacity(plan.tree.len());
-    for layer in &plan.tree {
-        let mount = clone_mount(layer, true).at(Step::Source, layer.to_string_lossy())?;
-        sys::set_mount_attributes(mount.as_fd(), READ_ONLY, true)
-            .at(Step::Source, layer.to_string_lossy())?;
-        tree.push(mount);
-    }
+    let (tree, home) = (open_layers(&plan.tree)?, open_layers(&plan.home)?);
     let mut binds = Vec::with_capacity(plan.binds.len());
     let mut devices_shown = Vec::new();
     for bind in &plan.binds {
@@ -77,7 +74,17 @@ pub(super) fn open_sources(plan: &Plan) -> Result<Sources, Failure> {
         sys::set_mount_attributes(fd.as_fd(), bits, false).at(Step::Devices, path.to_string_lossy())?;
         devices.push((name, fd));
     }
-    Ok(Sources { devices_shown, tree, binds, devices })
+    Ok(Sources { devices_shown, tree, home, binds, devices })
+}
+
+fn open_layers(layers: &[PathBuf]) -> Result<Vec<OwnedFd>, Failure> {
+    let open = |layer: &PathBuf| {
+        let mount = clone_mount(layer, true).at(Step::Source, layer.to_string_lossy())?;
+        sys::set_mount_attributes(mount.as_fd(), READ_ONLY, true)
+            .at(Step::Source, layer.to_string_lossy())?;
+        Ok(mount)
+    };
+    layers.iter().map(open).collect()
 }
 
 fn clone_mount(path: &Path, recursive: bool) -> rustix::io::Result<OwnedFd> {
@@ -124,7 +131,12 @@ pub(super) fn build(plan: &Plan, sources: Sources) -> Result<Root, Failure> {
     // Before the root, which is not to be covered by them.
     attach(scratch.as_fd()).at(Step::Scratch, "")?;
     if plan.style == TreeStyle::Overlay {
-        sources.tree.iter().try_for_each(|layer| attach(layer.as_fd())).at(Step::Tree, "attach")?;
+        sources
+            .tree
+            .iter()
+            .chain(&sources.home)
+            .try_for_each(|layer| attach(layer.as_fd()))
+            .at(Step::Tree, "attach")?;
     }
     let root = new_tmpfs("16m", "0755").at(Step::Root, "")?;
     attach(root.as_fd()).at(Step::Root, "")?;
@@ -149,7 +161,7 @@ pub(super) fn build(plan: &Plan, sources: Sources) -> Result<Root, Failure> {
     make_etc(root.as_fd())?;
     make_devices(root.as_fd(), sources.devices)?;
     // Before the binds, some of which lie below the home folder or /tmp and would be covered by them.
-    writable_places(plan, root.as_fd(), scratch.as_fd(), &sources.tree)?;
+    writable_places(plan, root.as_fd(), scratch.as_fd(), (&sources.tree, &sources.home))?;
     let mut shelf = Shelf { root: root.as_fd(), last: None };
     for (bind, shown) in sources.binds {
         show(&mut shelf, &bind.inside, shown)
@@ -293,9 +305,16 @@ fn writable_places(
     plan: &Plan,
     root: BorrowedFd<'_>,
     scratch: BorrowedFd<'_>,
-    tree: &[OwnedFd],
+    (tree, home): (&[OwnedFd], &[OwnedFd]),
 ) -> Result<(), Failure> {
-    for (name, mode) in [("src", 0o755), ("work", 0o755), ("home", 0o755), ("tmp", 0o1777), ("shm", 0o1777)] {
+    for (name, mode) in [
+        ("src", 0o755),
+        ("work", 0o755),
+        ("homework", 0o755),
+        ("home", 0o755),
+        ("tmp", 0o1777),
+        ("shm", 0o1777),
+    ] {
         rustix::fs::mkdirat(scratch, name, Mode::from_raw_mode(mode)).at(Step::Scratch, name)?;
         // mkdir(2) does not set the sticky bit on every system and the umask cuts the mode, so it is said again.
         rustix::fs::chmodat(scratch, name, Mode::from_raw_mode(mode), AtFlags::empty())
@@ -303,67 +322,23 @@ fn writable_places(
     }
     match plan.style {
         // An overlay may be refused over the file system that the layer lies on; a copy never is.
-        TreeStyle::Overlay => mount_overlay(root, scratch, tree)
-            .or_else(|_| copy_in(root, scratch, tree))
+        TreeStyle::Overlay => mount_at(root, scratch, tree, TREE)
+            .or_else(|_| copy_in(root, scratch, tree, TREE))
             .at(Step::Tree, "overlay, then copy")?,
-        TreeStyle::Copy => copy_in(root, scratch, tree).at(Step::Tree, "copy")?,
+        TreeStyle::Copy => copy_in(root, scratch, tree, TREE).at(Step::Tree, "copy")?,
+    }
+    match (home, plan.style) {
+        ([], _) => attach_part(scratch, "home", root, "home/check").at(Step::Scratch, "home")?,
+        (home, TreeStyle::Overlay) => mount_at(root, scratch, home, HOME)
+            .or_else(|_| copy_in(root, scratch, home, HOME))
+            .at(Step::Tree, "packages: overlay, then copy")?,
+        (home, TreeStyle::Copy) => copy_in(root, scratch, home, HOME).at(Step::Tree, "packages: copy")?,
     }
     // The parts keep the file system; its own root, with the overlay's work folder, stays out of sight.
-    for (part, at) in [("home", "home/check"), ("tmp", "tmp"), ("shm", "dev/shm")] {
+    for (part, at) in [("tmp", "tmp"), ("shm", "dev/shm")] {
         attach_part(scratch, part, root, at).at(Step::Scratch, at)?;
     }
     Ok(())
-}
-
-/// A path that names an open descriptor, for calls that take only paths. Resolved by the kernel without a look at
-/// any name (proc(5), magic links).
-fn descriptor_path(fd: BorrowedFd<'_>) -> String {
-    format!("/proc/self/fd/{}", fd.as_raw_fd())
-}
-
-fn attach_part(from: BorrowedFd<'_>, part: &str, root: BorrowedFd<'_>, at: &str) -> rustix::io::Result<()> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    let mount = open_tree(from, part, flags)?;
-    move_mount(mount.as_fd(), "", root, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
-}
-
-fn copy_in(root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, layers: &[OwnedFd]) -> io::Result<()> {
-    let target = place::folder(scratch, Path::new("src"), false)?;
-    for layer in layers.iter().rev() {
-        place::copy_tree(layer.as_fd(), target.as_fd())?;
-    }
-    attach_part(scratch, "src", root, "src").map_err(Into::into)
-}
-
-/// The kernel takes a lower folder only from this mount namespace (fs/namespace.c, `clone_private_mount`), so the layers
-/// have to be attached; the overlay then holds copies of its own.
-pub(super) fn mount_overlay(
-    root: BorrowedFd<'_>,
-    scratch: BorrowedFd<'_>,
-    layers: &[OwnedFd],
-) -> io::Result<()> {
-    let overlay = new_overlay(scratch, layers)?;
-    move_mount(overlay.as_fd(), "", root, "src", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(Into::into)
-}
-
-fn new_overlay(scratch: BorrowedFd<'_>, layers: &[OwnedFd]) -> io::Result<OwnedFd> {
-    let folder = |name: &str| {
-        rustix::fs::openat(scratch, name, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-    };
-    let (upper, work) = (folder("src")?, folder("work")?);
-    // The upper folder's times and mode are those of the tree's root inside.
-    let uppermost = layers.first().ok_or(rustix::io::Errno::INVAL)?;
-    let stat = rustix::fs::fstat(uppermost)?;
-    place::set_times(scratch, OsStr::new("src"), &stat)?;
-    let lower: Vec<String> = layers.iter().map(|layer| descriptor_path(layer.as_fd())).collect();
-    let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    fsconfig_set_string(context.as_fd(), "source", "tree")?;
-    fsconfig_set_string(context.as_fd(), "lowerdir", lower.join(":"))?;
-    fsconfig_set_string(context.as_fd(), "upperdir", descriptor_path(upper.as_fd()))?;
-    fsconfig_set_string(context.as_fd(), "workdir", descriptor_path(work.as_fd()))?;
-    fsconfig_set_flag(context.as_fd(), "userxattr")?;
-    fsconfig_create(context.as_fd())?;
-    fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, PLAIN).map_err(Into::into)
 }
 
 /// Mounts a /proc of the PID namespace that the caller is in. A kernel refuses that where its own /proc is partly

@@ -53,6 +53,8 @@ pub struct Plan {
     pub network: Network,
     /// The folders on the host that make up the tree, each laid over the next; never written to.
     pub tree: Vec<PathBuf>,
+    /// The folders on the host that the home folder starts with, as those of the tree; often none.
+    pub home: Vec<PathBuf>,
     /// How it gets to its place.
     pub style: TreeStyle,
     /// What of the host is shown read-only, sorted by place.
@@ -103,9 +105,14 @@ impl Plan {
     pub fn new(
         action: &Action,
         abilities: &Abilities,
-        tree: Vec<PathBuf>,
+        mut tree: Vec<PathBuf>,
         scratch: &Path,
     ) -> Result<Self, SandboxError> {
+        // Lowest: what the tree itself has at such a place stays.
+        let in_tree = action.deps.iter().filter(|layer| layer.in_tree);
+        tree.extend(in_tree.map(|layer| layer.folder.join("tree")));
+        let in_home = action.deps.iter().filter(|layer| layer.in_home);
+        let home = in_home.map(|layer| layer.folder.join("home")).collect();
         let layers = planned_layers(&action.policy, abilities)?;
         let style = if abilities.overlay.is_ok() && action.policy.level == Level::Full {
             TreeStyle::Overlay
@@ -132,6 +139,7 @@ impl Plan {
             layers,
             network: action.policy.network,
             tree,
+            home,
             style,
             binds: binds(action),
             argv,

@@ -1,7 +1,8 @@
 //! Trying what a run does with mounts, in a namespace that is thrown away afterwards: for `probe`.
 #![forbid(unsafe_code)]
 
-use crate::sandbox::mounts::{attach, mount_overlay, new_proc, new_tmpfs};
+use crate::sandbox::layered::{TREE, mount_at};
+use crate::sandbox::mounts::{attach, new_proc, new_tmpfs};
 use crate::sandbox::place;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
@@ -41,7 +42,7 @@ fn try_overlay(root: BorrowedFd<'_>) -> io::Result<()> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let layer = open_tree(root, "layer", flags)?;
     attach(layer.as_fd())?;
-    mount_overlay(root, scratch.as_fd(), &[layer])?;
+    mount_at(root, scratch.as_fd(), &[layer], TREE)?;
     let folder = place::folder(root, Path::new("src/a"), false)?;
     let file = rustix::fs::openat(&folder, "file", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;

@@ -126,6 +126,8 @@ pub enum Report {
         ending: Result<i32, i32>,
         /// Processes still there.
         leftovers: u32,
+        /// Something looked for the network in vain.
+        network: bool,
     },
     /// A program may have seen another clock than the fixed one; why.
     Escaped(String),
@@ -185,11 +187,12 @@ impl Report {
                 bytes.push(4);
                 bytes.extend(errno.to_le_bytes());
             }
-            Self::Ended { ending, leftovers } => {
+            Self::Ended { ending, leftovers, network } => {
                 bytes.push(if ending.is_ok() { 5 } else { 6 });
                 let (Ok(code) | Err(code)) = ending;
                 bytes.extend(code.to_le_bytes());
                 bytes.extend(leftovers.to_le_bytes());
+                bytes.push(u8::from(*network));
             }
             Self::Escaped(why) => {
                 bytes.push(8);
@@ -234,7 +237,8 @@ impl Report {
             5 | 6 => {
                 let code = int(0)?;
                 let leftovers = u32::from_le_bytes(rest.get(4..8)?.try_into().ok()?);
-                Self::Ended { ending: if *kind == 5 { Ok(code) } else { Err(code) }, leftovers }
+                let network = *rest.get(8)? != 0;
+                Self::Ended { ending: if *kind == 5 { Ok(code) } else { Err(code) }, leftovers, network }
             }
             7 => Self::Usage {
                 user_us: long(0)?,
@@ -289,8 +293,8 @@ mod tests {
             Report::Failed(failure),
             Report::Started,
             Report::NotExecuted(2),
-            Report::Ended { ending: Ok(7), leftovers: 3 },
-            Report::Ended { ending: Err(9), leftovers: 0 },
+            Report::Ended { ending: Ok(7), leftovers: 3, network: true },
+            Report::Ended { ending: Err(9), leftovers: 0, network: false },
             Report::Usage { user_us: 1, sys_us: 2, max_rss_kib: 3, written_bytes: 4, full: true },
         ] {
             let bytes = report.encode();

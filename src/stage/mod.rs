@@ -6,14 +6,17 @@
 
 mod base;
 mod build;
+mod deps;
 mod error;
 mod git;
 mod place;
+mod python;
 mod stamp;
 #[cfg(test)]
 mod tests;
 mod upkeep;
 
+pub use crate::stage::deps::{DepsOptions, DepsSource, layer_of_archive, layer_of_folders, stamp};
 pub use crate::stage::error::StageError;
 pub use crate::stage::git::git_layer;
 pub use crate::stage::place::sweep_stale;

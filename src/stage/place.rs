@@ -182,6 +182,11 @@ impl Builder {
         Work { root: self.fd.as_fd(), path: &self.path, mtime: options.mtime, owner: options.owner }
     }
 
+    /// Where it is while it is made.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Gives the finished folder its final name. If another process was faster, its layer is taken.
     pub(super) fn publish(
         self,

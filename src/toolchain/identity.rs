@@ -4,7 +4,7 @@
 
 use crate::model::digest::Digest;
 use crate::model::policy::Visible;
-use crate::model::runner::{Runner, SharedCache, ToolchainRule};
+use crate::model::runner::{FoundRule, PrepareRule, Runner, SharedCache, ToolchainRule};
 use crate::toolchain::shim::read_start;
 use std::fs::{self, DirEntry, Metadata};
 use std::os::unix::ffi::OsStrExt;
@@ -24,6 +24,13 @@ const MAX_ENTRIES: usize = 1000;
 /// The package databases and the loader's index, whether or not they are here.
 pub(super) fn system_files() -> impl Iterator<Item = &'static Path> {
     SYSTEM_FILES.iter().map(Path::new)
+}
+
+/// Whether a path stands for what the system has installed, and not for a toolchain.
+#[must_use]
+pub fn is_of_the_system(path: &Path) -> bool {
+    SYSTEM_FILES.iter().any(|known| path == Path::new(known))
+        || (path.file_name().is_some_and(|name| name == "*") && path.starts_with("/usr/local"))
 }
 
 /// Listings of what was installed by hand: programs, libraries, and Python packages by their folders.
@@ -130,8 +137,9 @@ pub(super) fn version(root: &Path, rule: &ToolchainRule) -> String {
 /// The digest of everything that a runner's file says.
 pub(super) fn description(runner: &Runner) -> Digest {
     // The number changes whenever the encoding does.
-    let mut text = b"checkrun.runner/1".to_vec();
-    let Runner { name, description, serves, toolchain, env, visible, caches } = runner;
+    let mut text = b"checkrun.runner/2".to_vec();
+    let Runner { name, description, serves, toolchain, env, visible, caches, summary, found, prepare } =
+        runner;
     put(&mut text, name.as_bytes());
     put(&mut text, description.as_bytes());
     list(&mut text, serves, |text, word| put(text, word.as_bytes()));
@@ -151,6 +159,21 @@ pub(super) fn description(runner: &Runner) -> Digest {
             put(text, path.as_os_str().as_bytes());
         }
         put(text, why.as_bytes());
+    });
+    list(&mut text, summary, |text, reading| put(text, reading.name().as_bytes()));
+    let path = |text: &mut Vec<u8>, path: &PathBuf| put(text, path.as_os_str().as_bytes());
+    list(&mut text, found, |text, FoundRule { folder, bin }| {
+        path(text, folder);
+        list(text, bin, path);
+    });
+    list(&mut text, prepare, |text, rule| {
+        let PrepareRule { when, inputs, whole_tree, run, tree, home, path: bin } = rule;
+        for paths in [when, tree, home, bin] {
+            list(text, paths, path);
+        }
+        list(text, inputs, |text, input| put(text, input.as_bytes()));
+        text.push(u8::from(*whole_tree));
+        put(text, run.as_bytes());
     });
     Digest::of(&text)
 }

@@ -15,6 +15,8 @@ mod shim;
 #[cfg(test)]
 mod tests;
 
+pub use crate::toolchain::identity::is_of_the_system;
+
 use crate::model::digest::Digest;
 use crate::model::layer::Level;
 use crate::model::policy::Policy;
@@ -32,7 +34,7 @@ pub const STANDARD_PATH: [&str; 6] =
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
 /// Variables of the caller that say where a tool keeps its things; the caller of [`resolve`] reads them.
-pub const TOOL_VARIABLES: [&str; 3] = ["CARGO_HOME", "PYENV_ROOT", "RUSTUP_HOME"];
+pub const TOOL_VARIABLES: [&str; 4] = ["CARGO_HOME", "PYENV_ROOT", "RUSTUP_HOME", "VOLTA_HOME"];
 
 /// What of the caller's surroundings is needed to find programs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -93,6 +95,7 @@ impl ToolchainError {
             Self::Shim { kind: "rustup", .. } => {
                 Some("choose a toolchain: `rustup default stable`".to_owned())
             }
+            Self::Shim { kind: "volta", .. } => Some("choose a version: `volta install node`".to_owned()),
             Self::Shim { .. } => Some("choose a version: `pyenv global VERSION`".to_owned()),
             Self::Unreadable { .. } => None,
         }
@@ -103,13 +106,13 @@ impl ToolchainError {
 ///
 /// `word` is the command's first word, bytes as given. One with a slash in it is not looked up on PATH; a relative one
 /// lies in the tree and needs nothing of the host. A program that is not found is no error: the tree or the sandbox
-/// may have it, and its absence is part of the identity.
+/// may have it, and its absence is part of the identity. Programs of `also`, absolute paths, are shown too.
 ///
 /// # Errors
 /// A file that identifies the toolchain cannot be read, or a shim does not say what it runs.
 pub fn resolve(
     runner: &Runner,
-    word: &[u8],
+    (word, also): (&[u8], &[PathBuf]),
     policy: &Policy,
     lookup: &Lookup,
     digests: &mut dyn FileDigests,
@@ -122,6 +125,7 @@ pub fn resolve(
         identity: BTreeMap::new(),
         version: String::new(),
         stays: false,
+        bin: None,
         digests,
     };
     resolution.declared(runner);
@@ -133,8 +137,13 @@ pub fn resolve(
     let given = word.as_bytes().contains(&b'/') && serves;
     resolution.stays = given;
     let complete = resolution.program(if given { word } else { wanted })?;
-    if wanted != word && !(complete && serves) {
+    // A toolchain has its own programs; of what else the runner serves (Maven beside a JDK) it may have none.
+    let has_it = complete && serves && resolution.bin.as_ref().is_none_or(|bin| bin.join(bare).exists());
+    if wanted != word && !has_it {
         resolution.plain(word)?;
+    }
+    for program in also {
+        resolution.plain(program.as_os_str())?;
     }
     for path in identity::system_files() {
         if path.exists() {
@@ -152,6 +161,7 @@ pub fn resolve(
         binds,
         path,
         env: runner.env.clone(),
+        summary: runner.summary,
         identity: resolution.identity.into_iter().collect(),
     })
 }
@@ -166,6 +176,8 @@ struct Resolution<'r> {
     version: String,
     /// The command names its program by a path, so it has to be found there inside too.
     stays: bool,
+    /// The toolchain's programs on the host.
+    bin: Option<PathBuf>,
     digests: &'r mut dyn FileDigests,
 }
 
@@ -221,7 +233,11 @@ impl Resolution<'_> {
 
     /// Finds a program that is no part of the toolchain and shows it.
     fn plain(&mut self, word: &OsStr) -> Result<(), ToolchainError> {
-        match program::find(word, self.lookup.path.as_deref(), &BTreeSet::new()) {
+        let found = match program::find(word, self.lookup.path.as_deref(), &BTreeSet::new()) {
+            Some(found) => shim::look_behind(found, self.rule.shim.as_deref(), self.lookup)?,
+            None => None,
+        };
+        match found {
             Some(found) => self.show_program(&found),
             None if program::is_in_tree(word) => Ok(()),
             None => {
@@ -254,7 +270,9 @@ impl Resolution<'_> {
             _ => root.to_owned(),
         };
         self.sharing.show(root, &place);
-        self.sharing.put_on_path(place.join(self.rule.bin.as_deref().unwrap_or(Path::new("bin"))));
+        let bin = self.rule.bin.as_deref().unwrap_or(Path::new("bin"));
+        self.sharing.put_on_path(place.join(bin));
+        self.bin = Some(root.join(bin));
         for below in &self.rule.identified_by {
             for below in identity::spelled_out(root, below) {
                 self.identify(place.join(&below), &root.join(&below))?;

@@ -1,4 +1,4 @@
-//! Looks behind programs that only choose which program to run: rustup's and pyenv's shims. Their files are read,
+//! Looks behind programs that only choose which program to run: rustup's, pyenv's and volta's shims. Their files are read,
 //! nothing is started; overrides by folder or by environment are not followed.
 #![forbid(unsafe_code)]
 
@@ -21,6 +21,9 @@ pub(super) fn look_behind(
     match kind {
         Some("rustup") if is_rustup(&found) => behind_rustup(&found, lookup),
         Some("pyenv") => behind_pyenv(found, lookup),
+        Some("volta") if found.real.file_name().is_some_and(|name| name == "volta-shim") => {
+            behind_volta(&found, lookup)
+        }
         _ => Ok(Some(found)),
     }
 }
@@ -67,6 +70,28 @@ fn default_toolchain(settings: &str) -> Option<&str> {
     let name = value.trim().strip_prefix('"')?.strip_suffix('"')?;
     // It becomes part of a path.
     (!name.is_empty() && !name.contains(['/', '\0', '\\']) && !name.starts_with('.')).then_some(name)
+}
+
+/// volta's shims are links to `volta-shim`; the user's default Node is in `ROOT/tools/user/platform.json`. A version that
+/// a package.json pins is not followed.
+fn behind_volta(found: &Found, lookup: &Lookup) -> Result<Option<Found>, ToolchainError> {
+    let problem = |problem: String| ToolchainError::Shim {
+        program: found.chain.first().unwrap_or(&found.real).clone(),
+        kind: "volta",
+        problem,
+    };
+    let root = lookup
+        .tool_folder("VOLTA_HOME", Path::new(".volta"))
+        .ok_or_else(|| problem("there is no home folder to find its settings in".to_owned()))?;
+    let platform = root.join("tools/user/platform.json");
+    let text = read_start(&platform, 64 << 10)
+        .ok_or_else(|| problem(format!("its settings {} cannot be read", platform.display())))?;
+    let settings: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    let version = settings.pointer("/node/runtime").and_then(serde_json::Value::as_str);
+    let version = version.filter(|version| !version.contains(['/', '\0']) && !version.starts_with('.'));
+    let version = version.ok_or_else(|| problem(format!("{} names no Node", platform.display())))?;
+    let shim = found.chain.first().and_then(|path| path.file_name()).unwrap_or_default();
+    Ok(program::follow(&root.join("tools/image/node").join(version).join("bin").join(shim)))
 }
 
 /// pyenv's shims are scripts in `ROOT/shims`; which version they run is in `ROOT/version`.

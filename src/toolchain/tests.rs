@@ -69,7 +69,7 @@ impl Host {
             home: Some(self.at("home")),
             tools: BTreeMap::new(),
         };
-        resolve(runner, word.as_bytes(), &policy, &lookup, &mut Reading)
+        resolve(runner, (word.as_bytes(), &[]), &policy, &lookup, &mut Reading)
     }
 }
 
@@ -249,4 +249,21 @@ fn pyenvs_shims_lead_to_the_chosen_version() {
     assert_eq!(resolved.path[0], version.join("bin"));
     host.file(&format!("{root}/version"), "system\n");
     assert_eq!(host.resolve("generic", "python3", &["home/.pyenv/shims"]).unwrap().binds, []);
+}
+
+#[test]
+fn behind_voltas_shims_the_default_node_is_found() {
+    let host = Host::new();
+    host.file("home/.volta/bin/volta-shim", "shim");
+    for name in ["node", "npm"] {
+        host.link(&format!("home/.volta/bin/{name}"), "volta-shim");
+        host.file(&format!("home/.volta/tools/image/node/20.1.0/bin/{name}"), name);
+    }
+    let error = host.resolve("node", "npm", &["home/.volta/bin"]).unwrap_err();
+    assert!(error.to_string().contains("a shim of volta"), "{error}");
+    host.file("home/.volta/tools/user/platform.json", "{\"node\":{\"runtime\":\"20.1.0\",\"npm\":null}}");
+    host.file("home/.volta/tools/image/node/20.1.0/lib/node_modules/npm/package.json", "{}");
+    let resolved = host.resolve("node", "npm", &["home/.volta/bin"]).unwrap();
+    assert_eq!(resolved.path[0], Path::new("/toolchain/node/bin"));
+    assert!(resolved.binds[0].host.ends_with(".volta/tools/image/node/20.1.0"), "{:?}", resolved.binds);
 }

@@ -266,6 +266,13 @@ impl Snapshot {
                 .is_ok_and(|found| matches!(found, Some((EntryKind::Folder | EntryKind::Submodule, _))))
     }
 
+    /// Whether `path` is a file of the tree.
+    #[must_use]
+    pub fn has_file(&self, path: &[u8]) -> bool {
+        let is_file = |kind| matches!(kind, EntryKind::File | EntryKind::Executable);
+        self.find(path).is_ok_and(|found| found.is_some_and(|(kind, _)| is_file(kind)))
+    }
+
     /// Reads the file at `path`, of at most `max` bytes; `None` if nothing is there.
     ///
     /// # Errors

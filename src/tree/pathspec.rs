@@ -74,6 +74,17 @@ impl Snapshot {
         Ok(Some(tree).filter(|_| !entries.is_empty()))
     }
 
+    /// The tree with only the files at paths that are `wanted`, which may be none.
+    ///
+    /// # Errors
+    /// As [`Snapshot::entries`].
+    pub fn cut_where(self, wanted: &dyn Fn(&[u8]) -> bool) -> Result<Self, TreeError> {
+        let (tree, entries) = self.holding_only(self.entries()?, &mut |entry| wanted(&entry.path))?;
+        let mut identity = self.identity.clone();
+        identity.tree = tree;
+        Ok(Self { identity, head: None, content: Content::Listing(Arc::new(entries)), ..self })
+    }
+
     fn holding_only(
         &self,
         entries: Vec<Entry>,

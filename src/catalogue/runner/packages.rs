@@ -1,0 +1,56 @@
+//! The parts of a runner's file about installed packages: folders that a working tree may have, and steps that fetch
+//! them. What becomes of either is `pipeline`'s.
+#![forbid(unsafe_code)]
+
+use crate::catalogue::CatalogueError;
+use crate::catalogue::document::Section;
+use crate::catalogue::runner::check_below;
+use crate::model::runner::{FoundRule, PrepareRule};
+use std::path::PathBuf;
+
+pub(super) fn found(root: &Section<'_, '_>) -> Result<Vec<FoundRule>, CatalogueError> {
+    let read = |section: &Section<'_, '_>| {
+        let folder = section.needed_text("folder", "a folder of the working tree, such as `node_modules`")?;
+        check_below(folder).map_err(|problem| section.fail("folder", problem))?;
+        let bin = section.parsed("bin", |text| check_below(text).map(|()| PathBuf::from(text)))?;
+        Ok(FoundRule { folder: PathBuf::from(folder), bin })
+    };
+    root.sections("found", &["folder", "bin"])?.iter().map(read).collect()
+}
+
+pub(super) fn prepare(root: &Section<'_, '_>) -> Result<Vec<PrepareRule>, CatalogueError> {
+    let accepted = ["when", "inputs", "whole_tree", "run", "tree", "home", "path"];
+    root.sections("prepare", &accepted)?.iter().map(step).collect()
+}
+
+fn step(section: &Section<'_, '_>) -> Result<PrepareRule, CatalogueError> {
+    let step = PrepareRule {
+        when: paths(section, "when")?,
+        inputs: section.texts("inputs")?.into_iter().map(str::to_owned).collect(),
+        whole_tree: section.flag("whole_tree")?,
+        run: section.needed_text("run", "a step for `sh -e`, such as \"npm ci\"")?.to_owned(),
+        tree: paths(section, "tree")?,
+        home: paths(section, "home")?,
+        path: paths(section, "path")?,
+    };
+    if step.when.is_empty() {
+        return Err(
+            section.missing("when", "the files for which the step is, such as [\"package-lock.json\"]")
+        );
+    }
+    if step.tree.is_empty() && step.home.is_empty() {
+        return Err(section.missing("tree", "what the step leaves, such as [\"node_modules\"]; or `home`"));
+    }
+    if step.run.contains('\0') {
+        return Err(section.fail("run", "holds a NUL, which no command can"));
+    }
+    Ok(step)
+}
+
+fn paths(section: &Section<'_, '_>, key: &str) -> Result<Vec<PathBuf>, CatalogueError> {
+    let texts = section.texts(key)?;
+    let path = |text: &&str| {
+        check_below(text).map(|()| PathBuf::from(text)).map_err(|problem| section.fail(key, problem))
+    };
+    texts.iter().map(path).collect()
+}

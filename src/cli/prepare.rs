@@ -1,0 +1,56 @@
+//! Words of `prepare`.
+#![forbid(unsafe_code)]
+
+use crate::cli::arguments::ConfineArgs;
+use crate::cli::request::{CheckRequest, TreeChoice, confined};
+use crate::cli::{Exit, usage};
+use clap::Args;
+use std::path::PathBuf;
+
+/// `prepare`.
+#[derive(Debug, Args)]
+pub(super) struct PrepareArgs {
+    /// The tree to prepare for: any git revision [default: the working tree as it stands]
+    #[arg(long, value_name = "REV", help_heading = "Tree", conflicts_with_all = ["staged", "dir"])]
+    tree: Option<String>,
+    /// The index instead of the working tree
+    #[arg(long, help_heading = "Tree", conflicts_with = "dir")]
+    staged: bool,
+    /// A plain folder that is in no git repository
+    #[arg(long, value_name = "DIR", help_heading = "Tree")]
+    dir: Option<PathBuf>,
+    /// The folder of the tree whose lock file is meant; checks with the same `--cwd` get what is fetched
+    #[arg(long, value_name = "SUBDIR", help_heading = "Tree")]
+    cwd: Option<PathBuf>,
+    /// Fetch even if it was done for this lock file
+    #[arg(long, help_heading = "Cache")]
+    refresh: bool,
+    #[command(flatten)]
+    confine: ConfineArgs,
+}
+
+/// What is to be prepared.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PrepareRequest {
+    /// Tree, folder, runner, limits, variables; no command. No policy means `networked`.
+    pub check: CheckRequest,
+    /// `--refresh`.
+    pub again: bool,
+}
+
+pub(super) fn prepare(args: PrepareArgs) -> Result<PrepareRequest, Exit> {
+    let tree = match (args.tree, args.staged, args.dir) {
+        (Some(revision), _, _) => TreeChoice::Revision(revision),
+        (None, true, _) => TreeChoice::Staged,
+        (None, false, Some(folder)) => TreeChoice::Folder(folder),
+        (None, false, None) => TreeChoice::Working,
+    };
+    if args.confine.clock.is_some() || args.confine.clock_mode.is_some() {
+        return Err(usage(
+            "`--clock` has no effect on a preparation, which has the host's clock",
+            Some("certificates of hosts are judged by the date"),
+        ));
+    }
+    let check = CheckRequest { tree, cwd: args.cwd, ..confined(args.confine)? };
+    Ok(PrepareRequest { check, again: args.refresh })
+}

@@ -1,0 +1,315 @@
+//! Layers of installed packages: made of folders that a working tree has, or of what a preparing step has packed up, once
+//! for each content, never changed afterwards, and laid under the tree or the home folder of every check that asks for
+//! them. What goes into one and which check gets it is `pipeline`'s.
+//!
+//! A layer is named by the digest of its content: paths, kinds, whether a file is executable, bytes, targets of links. All
+//! else is made the same: modes, owner, and times, which are one constant. Compiled Python files hold the time of their
+//! source; those that were right are given the constant, others are left out.
+#![forbid(unsafe_code)]
+
+use crate::model::digest::Digest;
+use crate::stage::build::Size;
+use crate::stage::place::{Builder, Place};
+use crate::stage::{StageError, python};
+use rustix::fs::{AtFlags, CWD, Gid, Mode, Timespec, Timestamps, Uid, chmod, chownat, utimensat};
+use std::ffi::OsStr;
+use std::fs::{self, DirEntry, File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Component, Path, PathBuf};
+
+/// The time of all files in such layers: 1980-01-02, the first day that zip archives can name everywhere, and so before
+/// any clock that a check is given.
+pub(super) const MTIME: u32 = 315_619_200;
+
+/// Layers of packages are flushed to the disk when they are made, so they outlive a boot of the machine.
+const BOOT: &str = "any";
+
+/// Where such layers lie and whose they are.
+#[derive(Clone, Debug)]
+pub struct DepsOptions {
+    /// The folder that holds all layers.
+    pub root: PathBuf,
+    /// Uid and gid that own everything in it; `None` leaves it to the caller's own.
+    pub owner: Option<(u32, u32)>,
+}
+
+impl DepsOptions {
+    fn place(&self, digest: Digest) -> Place {
+        let owner = self.owner.map_or("self".to_owned(), |(uid, _)| uid.to_string());
+        Place::named(&self.root, &format!("deps-{}-{owner}", digest.hex()), BOOT)
+    }
+
+    /// The layer of that content, if it is there.
+    #[must_use]
+    pub fn existing(&self, digest: Digest) -> Option<PathBuf> {
+        self.place(digest).existing().map(|layer| layer.path)
+    }
+}
+
+/// A folder of a working tree that becomes part of a layer.
+#[derive(Clone, Debug)]
+pub struct DepsSource {
+    /// Where it is.
+    pub host: PathBuf,
+    /// Its place in the layer, a relative path.
+    pub below: PathBuf,
+}
+
+/// What tells whether folders are as they were: names, sizes, inodes and times of all that is in them. `None` where
+/// something was changed so lately that another change could follow within the grain of file times.
+///
+/// # Errors
+/// A folder cannot be listed.
+pub fn stamp(sources: &[DepsSource], now: i64) -> Result<(Digest, bool), StageError> {
+    let mut hasher = blake3::Hasher::new();
+    let mut settled = true;
+    for source in sources {
+        hasher.update(source.host.as_os_str().as_bytes());
+        hasher.update(&[0]);
+        hasher.update(source.below.as_os_str().as_bytes());
+        hasher.update(&[0]);
+        let mut left = vec![source.host.clone()];
+        while let Some(folder) = left.pop() {
+            for entry in sorted(&folder)? {
+                let meta = entry.metadata().map_err(|error| failed("look at", &entry.path(), error))?;
+                hasher.update(entry.file_name().as_bytes());
+                hasher.update(&[0]);
+                for number in [meta.dev(), meta.ino(), meta.size(), u64::from(meta.mode())] {
+                    hasher.update(&number.to_le_bytes());
+                }
+                for number in [meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec()] {
+                    hasher.update(&number.to_le_bytes());
+                }
+                settled &= meta.ctime() < now.saturating_sub(2);
+                if meta.is_dir() {
+                    left.push(entry.path());
+                }
+            }
+            hasher.update(&[1]);
+        }
+    }
+    Ok((Digest(*hasher.finalize().as_bytes()), settled))
+}
+
+/// Makes the layer of these folders. `roots` are the paths by which they may call the tree that they lie in; files of
+/// Python environments that name one of them name `/src` in the layer.
+///
+/// # Errors
+/// A folder cannot be read, or the disk does not take the layer. Nothing is left behind then.
+pub fn layer_of_folders(
+    sources: &[DepsSource],
+    roots: &[PathBuf],
+    options: &DepsOptions,
+) -> Result<(Digest, PathBuf), StageError> {
+    make(options, |at| {
+        for source in sources {
+            let target = at.join(&source.below);
+            create_folder(&target)?;
+            copy_folder(&source.host, &target)?;
+            if source.host.join("pyvenv.cfg").is_file() {
+                python::move_environment(&target, roots)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Makes the layer of an archive (tar(5)) whose members have absolute names; those below a path of `places` go to the
+/// relative one beside it, any other is refused.
+///
+/// # Errors
+/// The archive is none or holds what it should not, or the disk does not take the layer. Nothing is left behind then.
+pub fn layer_of_archive(
+    archive: &Path,
+    places: &[(&str, &str)],
+    options: &DepsOptions,
+) -> Result<(Digest, PathBuf), StageError> {
+    make(options, |at| unpack(archive, places, at).map_err(|error| failed("unpack", archive, error)))
+}
+
+fn make(
+    options: &DepsOptions,
+    fill: impl FnOnce(&Path) -> Result<(), StageError>,
+) -> Result<(Digest, PathBuf), StageError> {
+    let builder = Builder::start(&options.root)?;
+    let at = builder.path().to_owned();
+    let made = fill(&at).and_then(|()| {
+        let mut finish =
+            Finish { hasher: blake3::Hasher::new(), size: Size::default(), owner: options.owner };
+        finish.folder(&at, Path::new(""))?;
+        finish.look(&at, 0o755)?;
+        let digest = Digest(*finish.hasher.finalize().as_bytes());
+        let folder = File::open(&at).map_err(|error| failed("open", &at, error))?;
+        rustix::fs::syncfs(&folder).map_err(|error| failed("flush", &at, error.into()))?;
+        Ok((digest, finish.size))
+    });
+    match made {
+        Ok((digest, size)) => {
+            let layer = builder.publish(&options.place(digest), size, None)?;
+            Ok((digest, layer.path))
+        }
+        Err(error) => {
+            builder.discard();
+            Err(error)
+        }
+    }
+}
+
+pub(super) fn failed(action: &'static str, path: &Path, error: io::Error) -> StageError {
+    StageError::of_io(action, path, error)
+}
+
+pub(super) fn sorted(folder: &Path) -> Result<Vec<DirEntry>, StageError> {
+    let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<DirEntry>>>);
+    let mut entries = entries.map_err(|error| failed("list", folder, error))?;
+    entries.sort_by_cached_key(DirEntry::file_name);
+    Ok(entries)
+}
+
+fn create_folder(path: &Path) -> Result<(), StageError> {
+    fs::create_dir_all(path).map_err(|error| failed("make the folder", path, error))
+}
+
+/// Copies files, links and folders, with their times; sockets, pipes and devices are left out.
+fn copy_folder(from: &Path, to: &Path) -> Result<(), StageError> {
+    for entry in sorted(from)? {
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        let meta = entry.metadata().map_err(|error| failed("look at", &source, error))?;
+        if meta.is_dir() {
+            create_folder(&target)?;
+            copy_folder(&source, &target)?;
+        } else if meta.is_symlink() {
+            fs::read_link(&source)
+                .and_then(|link| std::os::unix::fs::symlink(link, &target))
+                .map_err(|error| failed("copy", &source, error))?;
+        } else if meta.is_file() {
+            copy_file(&source, &target, &meta).map_err(|error| failed("copy", &source, error))?;
+        }
+    }
+    Ok(())
+}
+
+fn copy_file(source: &Path, target: &Path, meta: &Metadata) -> io::Result<()> {
+    fs::copy(source, target)?;
+    fs::set_permissions(target, fs::Permissions::from_mode(meta.mode() & 0o777 | 0o600))?;
+    File::options().write(true).open(target)?.set_modified(meta.modified()?)
+}
+
+/// Takes an archive apart. It was written where packages' own scripts ran, so nothing in it is believed.
+fn unpack(archive: &Path, places: &[(&str, &str)], at: &Path) -> io::Result<()> {
+    let refused = |path: &Path, what: &str| {
+        io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", path.display()))
+    };
+    let mut archive = tar::Archive::new(io::BufReader::new(File::open(archive)?));
+    for entry in archive.entries()? {
+        let mut entry = entry?;
+        let path = entry.path()?.into_owned();
+        let place = places.iter().find_map(|(from, to)| Some((path.strip_prefix(from).ok()?, *to)));
+        let (inner, to) = place.ok_or_else(|| refused(&path, "is not what the step is to leave"))?;
+        if !inner.components().all(|part| matches!(part, Component::Normal(_))) {
+            return Err(refused(&path, "is no plain path"));
+        }
+        let target = at.join(to).join(inner);
+        let folder = target.parent().unwrap_or(at);
+        fs::create_dir_all(folder)?;
+        // A link that came before must not lead what comes after it to another place.
+        let below = target.strip_prefix(at).unwrap_or(inner);
+        if below.ancestors().skip(1).any(|above| at.join(above).is_symlink()) || target.is_symlink() {
+            return Err(refused(&path, "lies behind a link"));
+        }
+        match entry.header().entry_type() {
+            tar::EntryType::Directory => fs::create_dir_all(&target)?,
+            tar::EntryType::Symlink => {
+                let link = entry.link_name()?.ok_or_else(|| refused(&path, "is a link without a target"))?;
+                std::os::unix::fs::symlink(link, &target)?;
+            }
+            tar::EntryType::Regular | tar::EntryType::Continuous | tar::EntryType::GNUSparse => {
+                let (mode, mtime) = (entry.header().mode()?, entry.header().mtime()?);
+                let mut file = File::create_new(&target)?;
+                io::copy(&mut entry, &mut file)?;
+                file.set_permissions(fs::Permissions::from_mode(mode & 0o777 | 0o600))?;
+                file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(mtime))?;
+            }
+            kind => return Err(refused(&path, &format!("is of a kind that is not taken ({kind:?})"))),
+        }
+    }
+    Ok(())
+}
+
+/// Gives all that a layer holds its final look, and digests it on the way.
+struct Finish {
+    hasher: blake3::Hasher,
+    size: Size,
+    owner: Option<(u32, u32)>,
+}
+
+impl Finish {
+    fn folder(&mut self, folder: &Path, below: &Path) -> Result<(), StageError> {
+        if folder.file_name() == Some(OsStr::new("__pycache__")) {
+            python::settle_compiled(folder)?;
+        }
+        // Folders first: compiled Python files are judged by the times of their sources, which are still the old ones.
+        let entries = sorted(folder)?;
+        let is_folder = |entry: &&DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+        for entry in entries.iter().filter(is_folder) {
+            let below = below.join(entry.file_name());
+            self.note(b'd', &below);
+            self.folder(&entry.path(), &below)?;
+            self.look(&entry.path(), 0o755)?;
+        }
+        for entry in entries.iter().filter(|entry| !is_folder(entry)) {
+            self.file(&entry.path(), &below.join(entry.file_name()))?;
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, path: &Path, below: &Path) -> Result<(), StageError> {
+        let meta = fs::symlink_metadata(path).map_err(|error| failed("look at", path, error))?;
+        self.size.files += 1;
+        if meta.is_symlink() {
+            let target = fs::read_link(path).map_err(|error| failed("read", path, error))?;
+            self.note(b'l', below);
+            self.note(b' ', &target);
+            return self.look(path, 0);
+        }
+        self.size.bytes += meta.len();
+        let executable = meta.mode() & 0o111 != 0;
+        self.note(if executable { b'x' } else { b'f' }, below);
+        self.hasher.update(&meta.len().to_le_bytes());
+        let mut file = File::open(path).map_err(|error| failed("read", path, error))?;
+        let mut buffer = vec![0; 65536];
+        loop {
+            match file.read(&mut buffer).map_err(|error| failed("read", path, error))? {
+                0 => break,
+                read => drop(self.hasher.update(&buffer[..read])),
+            }
+        }
+        self.look(path, if executable { 0o755 } else { 0o644 })
+    }
+
+    fn note(&mut self, kind: u8, path: &Path) {
+        let bytes = path.as_os_str().as_bytes();
+        self.hasher.update(&[kind]);
+        self.hasher.update(&u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes());
+        self.hasher.update(bytes);
+    }
+
+    /// Owner, mode (0 for a link, which has none) and time.
+    fn look(&self, path: &Path, mode: u32) -> Result<(), StageError> {
+        let time = Timespec { tv_sec: i64::from(MTIME), tv_nsec: 0 };
+        let times = Timestamps { last_access: time, last_modification: time };
+        let done = (|| {
+            if let Some((uid, gid)) = self.owner {
+                let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
+                chownat(CWD, path, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
+            }
+            if mode != 0 {
+                chmod(path, Mode::from_raw_mode(mode))?;
+            }
+            utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)
+        })();
+        done.map_err(|error| failed("finish", path, error.into()))
+    }
+}
