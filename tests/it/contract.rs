@@ -49,6 +49,7 @@ fn is_result(answer: &Value) {
         ("cwd", "s"),
         ("argv", "a"),
         ("cmd", "s"),
+        ("deps", "a"),
         ("outcome", "s"),
         ("exit", "i?"),
         ("signal", "i?"),

@@ -75,6 +75,8 @@ mod worse_machines;
 mod documents;
 /// The source text itself: layers, names, lengths.
 mod layering;
+/// Installed packages: prepared, found, and out of reach of what checks do to them.
+mod packages;
 /// Real projects under check.
 mod real;
 /// Real projects that pass at some dates only, and debuggers.
