@@ -71,15 +71,16 @@ pub(super) fn found(
         (_, Some(root)) => root.to_owned(),
         (_, None) => wish.start.clone(),
     };
+    let real_top = fs::canonicalize(&top).unwrap_or_else(|_| top.clone());
     let cwd = Path::new(OsStr::from_bytes(cwd));
     let mut packages = Packages::default();
     let mut sources = Vec::new();
     let mut names = Vec::new();
     for found in &rule.found {
         let below = cwd.join(&found.folder);
-        let Some(host) = fs::canonicalize(top.join(&below)).ok().filter(|host| host.is_dir()) else {
-            continue;
-        };
+        // A link that leads out of the tree, which a tree of somebody else's may have, is none of these folders.
+        let is_own = |host: &PathBuf| host.is_dir() && host.starts_with(&real_top);
+        let Some(host) = fs::canonicalize(top.join(&below)).ok().filter(is_own) else { continue };
         let inside = Path::new(TREE_PLACE).join(&below);
         if let Some(bin) = found.bin.as_ref().filter(|bin| host.join(bin).is_dir()) {
             packages.path.push(inside.join(bin));
@@ -99,8 +100,7 @@ pub(super) fn found(
             top: top.join(cwd),
         });
     }
-    let mut roots = vec![top.clone()];
-    roots.extend(fs::canonicalize(&top).ok().filter(|real| *real != top));
+    let roots = if real_top == top { vec![top] } else { vec![top, real_top] };
     let (digest, folder) = layer_of(&sources, &roots, around, options)?;
     packages.layers.push(DepsLayer {
         from: DepsChoice::Found,

@@ -48,6 +48,7 @@ impl Write for Broken {
 
 fn evidence() -> Evidence {
     Evidence {
+        deps: Vec::new(),
         version: EVIDENCE_VERSION,
         key: "b3:00".to_owned(),
         tree: "8f3c1ad2b4c6ffffffffffffffffffffffffffff".to_owned(),
@@ -180,7 +181,7 @@ fn json_is_the_result_object_in_its_order() {
         r#"{"schema":"checkrun.result/1","key":"b3:00","cache":"miss","guard":"exact","#,
         r#""tree":"8f3c1ad2b4c6ffffffffffffffffffffffffffff","commit":null,"dirty":true,"#,
         r#""foreign":{"submodules":false,"empty_submodules":0,"lfs":false,"lfs_pointers":0},"scope":[],"touches":[],"#,
-        r#""cwd":".","argv":["go","test","-run","A|B"],"cmd":"go test -run 'A|B'","outcome":"passed","exit":0,"#,
+        r#""cwd":".","argv":["go","test","-run","A|B"],"cmd":"go test -run 'A|B'","deps":[],"outcome":"passed","exit":0,"#,
         r#""signal":null,"reason":null,"flaky":null,"at":"2026-03-11T09:14:22Z","secs":22.6,"#,
         r#""usage":{"user_secs":0.0,"sys_secs":0.0,"max_rss_bytes":0,"written_bytes":0},"summary":null,"tests":null,"#,
         r#""tail":"hé\n","tail_bytes":4,"output_bytes":91234,"output_digest":"b3:11","#,

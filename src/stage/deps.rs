@@ -57,8 +57,9 @@ pub struct DepsSource {
     pub below: PathBuf,
 }
 
-/// What tells whether folders are as they were: names, sizes, inodes and times of all that is in them. `None` where
-/// something was changed so lately that another change could follow within the grain of file times.
+/// What tells whether folders are as they were: names, sizes, inodes and times of all that is in them. And whether it can
+/// be trusted from now on: not where something was changed so lately, by `now` in seconds since 1970, that another
+/// change could follow within the grain of file times.
 ///
 /// # Errors
 /// A folder cannot be listed.
@@ -213,12 +214,12 @@ fn unpack(archive: &Path, places: &[(&str, &str)], at: &Path) -> io::Result<()> 
         }
         let target = at.join(to).join(inner);
         let folder = target.parent().unwrap_or(at);
-        fs::create_dir_all(folder)?;
         // A link that came before must not lead what comes after it to another place.
         let below = target.strip_prefix(at).unwrap_or(inner);
         if below.ancestors().skip(1).any(|above| at.join(above).is_symlink()) || target.is_symlink() {
             return Err(refused(&path, "lies behind a link"));
         }
+        fs::create_dir_all(folder)?;
         match entry.header().entry_type() {
             tar::EntryType::Directory => fs::create_dir_all(&target)?,
             tar::EntryType::Symlink => {
@@ -311,5 +312,62 @@ impl Finish {
             utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)
         })();
         done.map_err(|error| failed("finish", path, error.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An archive of files and, where there is a target, links, whatever their names.
+    fn archive(at: &Path, members: &[(&str, Option<&str>)]) -> PathBuf {
+        let path = at.join("a.tar");
+        let mut builder = tar::Builder::new(File::create(&path).unwrap());
+        for (name, link) in members {
+            let mut header = tar::Header::new_gnu();
+            // Past the library, which refuses such names itself.
+            header.as_gnu_mut().unwrap().name[..name.len()].copy_from_slice(name.as_bytes());
+            header.set_mode(0o644);
+            header.set_mtime(1_000_000_000);
+            header.set_entry_type(link.map_or(tar::EntryType::Regular, |_| tar::EntryType::Symlink));
+            if let Some(link) = link {
+                header.set_link_name_literal(link).unwrap();
+            }
+            header.set_size(if link.is_some() { 0 } else { 4 });
+            header.set_cksum();
+            builder.append(&header, if link.is_some() { &b""[..] } else { &b"data"[..] }).unwrap();
+        }
+        builder.finish().unwrap();
+        path
+    }
+
+    #[test]
+    fn nothing_of_an_archive_gets_out_of_its_layer() {
+        let dir = tempfile::tempdir().unwrap();
+        let outside = dir.path().join("outside");
+        fs::create_dir(&outside).unwrap();
+        let options = DepsOptions { root: dir.path().join("trees"), owner: None };
+        let places = [("/src", "tree"), ("/home/check", "home")];
+        let out = outside.to_str().unwrap();
+        for members in [
+            vec![("/etc/passwd", None)],
+            vec![("/src/../../outside/x", None)],
+            vec![("relative", None)],
+            vec![("/src/l", Some(out)), ("/src/l/x", None)],
+            vec![("/src/l", Some(out)), ("/src/l/deep/x", None)],
+            vec![("/src/l", Some(out)), ("/src/l", None)],
+        ] {
+            let file = archive(dir.path(), &members);
+            assert!(layer_of_archive(&file, &places, &options).is_err(), "{members:?}");
+            assert_eq!(fs::read_dir(&outside).unwrap().count(), 0, "{members:?}");
+        }
+        assert!(fs::read_dir(&options.root).unwrap().next().is_none(), "something half is left");
+        // The same content is the same layer, whatever else the archive says.
+        let first = archive(dir.path(), &[("/src/n/a", None), ("/home/check/l", Some("/usr/bin/env"))]);
+        let (digest, layer) = layer_of_archive(&first, &places, &options).unwrap();
+        assert_eq!(fs::read(layer.join("tree/n/a")).unwrap(), b"data");
+        let second = archive(dir.path(), &[("/home/check/l", Some("/usr/bin/env")), ("/src/n/a", None)]);
+        assert_eq!(layer_of_archive(&second, &places, &options).unwrap(), (digest, layer));
+        assert!(options.existing(digest).is_some());
     }
 }

@@ -177,7 +177,8 @@ pub(super) fn tap(line: &str) -> Option<TestCounts> {
         Some(rest) => (false, rest),
         None => (true, line.strip_prefix("ok")?),
     };
-    if !rest.is_empty() && !rest.starts_with(' ') {
+    // A bare `ok` is what `prove` says of a file.
+    if !rest.starts_with(' ') {
         return None;
     }
     let directive = rest.rsplit_once('#').map(|(_, directive)| directive.trim().to_ascii_uppercase());
@@ -243,7 +244,7 @@ mod tests {
             (make_check, "Fail: to open", None),
             (tap, "ok 1 - a", Some((1, 0, 0))),
             (tap, "not ok 2 - b # TODO later", Some((0, 0, 1))),
-            (tap, "okay", None),
+            (tap, "ok", None),
         ];
         for (read, line, expected) in all {
             let expected = expected.map(|(passed, failed, skipped)| counts(passed, failed, skipped));

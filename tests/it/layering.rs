@@ -30,7 +30,7 @@ const ROOMS: [&str; 16] = [
 ];
 
 /// Names of other crates and the only place that may know them; an empty place is anywhere.
-const CRATES: [(&str, &str); 18] = [
+const CRATES: [(&str, &str); 19] = [
     ("blake3", ""),
     ("bytesize", "src/model/"),
     ("clap", "src/cli/"),
@@ -47,6 +47,7 @@ const CRATES: [(&str, &str); 18] = [
     ("rustix", ""),
     ("serde", ""),
     ("serde_json", ""),
+    ("tar", "src/stage/"),
     ("thiserror", ""),
     ("toml", "src/catalogue/"),
 ];

@@ -88,7 +88,10 @@ fn a_python_project_is_prepared_once_and_checked_without_network() {
         // Before that a check fails at once, and says what is missing.
         let before = json(&env, &["--", "pytest"]);
         let reason = before["reason"].as_str().unwrap();
-        assert!(reason.contains("not_prepared") && reason.contains("checkrun prepare --runner python"), "{reason}");
+        assert!(
+            reason.contains("not_prepared") && reason.contains("checkrun prepare --runner python"),
+            "{reason}"
+        );
         let made = prepare(&env, &served).expect(0).json();
         assert_eq!(made["prepared"][0]["how"], "prepared", "{made}");
         let first = json(&env, &["--", "pytest"]);
@@ -106,7 +109,11 @@ fn a_python_project_is_prepared_once_and_checked_without_network() {
         // Another lock file has nothing prepared for it.
         env.write("requirements.txt", "click==8.1.7\n").commit();
         let stale = json(&env, &["--", "pytest"]);
-        assert_eq!((&stale["deps"], &stale["exit"]), (&serde_json::json!([]), &serde_json::Value::Null), "{stale}");
+        assert_eq!(
+            (&stale["deps"], &stale["exit"]),
+            (&serde_json::json!([]), &serde_json::Value::Null),
+            "{stale}"
+        );
     }
 }
 
@@ -134,9 +141,13 @@ fn a_step_that_fails_keeps_nothing_and_has_its_own_status() {
     let env = Env::of(Who::User);
     env.write("requirements.txt", "no-such-package-anywhere==1\n").commit();
     let failed = prepare(&env, &served).expect(1);
-    assert!(failed.err().contains("no-such-package-anywhere"), "{}", failed.err());
     let told = failed.json();
-    assert_eq!((&told["prepared"][0]["how"], &told["prepared"][0]["digest"]), (&"failed".into(), &serde_json::Value::Null));
+    let tail = told["prepared"][0]["tail"].as_str().unwrap();
+    assert!(tail.contains("no-such-package-anywhere"), "{tail}");
+    assert_eq!(
+        (&told["prepared"][0]["how"], &told["prepared"][0]["digest"]),
+        (&"failed".into(), &serde_json::Value::Null)
+    );
     assert!(!env.path("cache/packages").exists());
     let layers = std::fs::read_dir(env.path("cache/trees")).unwrap().flatten();
     assert!(!layers.into_iter().any(|layer| layer.file_name().to_string_lossy().starts_with("deps-")));
@@ -160,7 +171,8 @@ fn a_step_sees_neither_the_callers_home_nor_variables_that_were_not_passed() {
     std::fs::write(env.path("home/.config/checkrun/runners/frob.toml"), runner).unwrap();
     env.write("lock", "1").write("other", "2").commit();
     drop(env.checkrun(&["prepare", "--runner", "frob"]).expect(0));
-    let got = env.checkrun(&["--runner", "frob", "--", "sh", "-c", "cat got/env got/token got/tree"]).expect(0);
+    let got =
+        env.checkrun(&["--runner", "frob", "--", "sh", "-c", "cat got/env got/token got/tree"]).expect(0);
     // Of the tree it saw the lock file alone, since it is keyed by no more.
     assert!(!got.out().contains("secret") && got.out().contains("lock\n"), "{}", got.out());
     assert!(!got.out().contains("other"), "{}", got.out());
@@ -197,7 +209,10 @@ fn the_working_trees_own_packages_are_used_where_that_is_asked_for() {
         let found = ["--deps", "found", "--", "npm", "test"];
         let first = json(&env, &found);
         assert_eq!(first["tests"], serde_json::json!({"passed": 1, "failed": 0, "skipped": 1}), "{first}");
-        assert_eq!((&first["deps"][0]["from"], &first["deps"][0]["name"]), (&"found".into(), &"node_modules".into()));
+        assert_eq!(
+            (&first["deps"][0]["from"], &first["deps"][0]["name"]),
+            (&"found".into(), &"node_modules".into())
+        );
         assert_eq!(json(&env, &found)["cache"], "hit");
         // Its programs are on PATH.
         assert_eq!(json(&env, &["--deps", "found", "--", "mocha"])["outcome"], "passed");
@@ -205,7 +220,8 @@ fn the_working_trees_own_packages_are_used_where_that_is_asked_for() {
         assert_eq!(json(&env, &["--", "npm", "test"])["outcome"], "failed");
         // Content is in the key, whatever size and time say.
         let file = env.repo("node_modules/mocha/bin/mocha.js");
-        let (good, times) = (std::fs::read(&file).unwrap(), std::fs::metadata(&file).unwrap().modified().unwrap());
+        let (good, times) =
+            (std::fs::read(&file).unwrap(), std::fs::metadata(&file).unwrap().modified().unwrap());
         let mut bad = b"throw 1;//".to_vec();
         bad.extend(&good[bad.len()..]);
         let write = |bytes: &[u8]| {
@@ -219,7 +235,8 @@ fn the_working_trees_own_packages_are_used_where_that_is_asked_for() {
         let again = json(&env, &found);
         assert_eq!((&again["cache"], &again["key"]), (&"hit".into(), &first["key"]), "{again}");
         // A check's own copy is its own to change; the caller's stays.
-        let spoil = "echo bogus >node_modules/mocha/package.json; rm -r node_modules/.bin; touch node_modules/x";
+        let spoil =
+            "echo bogus >node_modules/mocha/package.json; rm -r node_modules/.bin; touch node_modules/x";
         let args = ["--deps", "found", "--runner", "node", "--", "sh", "-ec", spoil];
         drop(env.checkrun(&args).expect(0));
         assert!(env.repo("node_modules/.bin/mocha").exists() && !env.repo("node_modules/x").exists());
@@ -231,12 +248,18 @@ fn the_working_trees_own_packages_are_used_where_that_is_asked_for() {
 fn environment(env: &Env) {
     env.write("test_it.py", "import unittest, sys, one\n\nclass T(unittest.TestCase):\n    def test(self):\n        self.assertEqual((one.X, sys.prefix), (1, '/src/.venv'))\n");
     env.write(".gitignore", ".venv\n").commit();
-    let made = run(env.as_who("/usr/bin/python3").args(["-m", "venv", "--without-pip", ".venv"]).current_dir(env.repo("")));
+    let made = run(env
+        .as_who("/usr/bin/python3")
+        .args(["-m", "venv", "--without-pip", ".venv"])
+        .current_dir(env.repo("")));
     drop(made.expect(0));
     let packages = std::fs::read_dir(env.repo(".venv/lib")).unwrap().next().unwrap().unwrap().path();
     let packages = packages.strip_prefix(env.repo("")).unwrap().join("site-packages");
     env.write(packages.join("one.py").to_str().unwrap(), "X = 1\n");
-    let script = format!("#!{}\nimport one, sys\nprint(one.X, sys.executable)\n", env.repo(".venv/bin/python3").display());
+    let script = format!(
+        "#!{}\nimport one, sys\nprint(one.X, sys.executable)\n",
+        env.repo(".venv/bin/python3").display()
+    );
     env.write(".venv/bin/tell", script).executable(".venv/bin/tell");
 }
 
@@ -249,7 +272,11 @@ fn a_virtual_environment_works_at_its_new_place_and_its_old_one_does_not_matter(
         let told = env.checkrun(&["--deps", "found", "--runner", "python", "--", "tell"]).expect(0);
         assert_eq!(told.out(), "1 /src/.venv/bin/python3\n");
         let result = json(&env, &["--deps", "found", "--", "python", "-m", "unittest"]);
-        assert_eq!((&result["outcome"], &result["tests"]["passed"]), (&"passed".into(), &1.into()), "{result}");
+        assert_eq!(
+            (&result["outcome"], &result["tests"]["passed"]),
+            (&"passed".into(), &1.into()),
+            "{result}"
+        );
         keys.push(result["key"].clone());
     }
     // Two checkouts in different places.
@@ -279,7 +306,9 @@ fn a_check_that_failed_and_looked_for_the_network_says_so() {
         ] {
             let result = json(&env, &["--", "/usr/bin/python3", "-c", &program]);
             assert_eq!(result["exit"], 1, "{program}: {result}");
-            let said = result["reason"].as_str().is_some_and(|reason| reason.starts_with("network: ") && reason.contains("prepare"));
+            let said = result["reason"]
+                .as_str()
+                .is_some_and(|reason| reason.starts_with("network: ") && reason.contains("prepare"));
             assert_eq!(said, told, "{program}: {result}");
         }
         // What passes all the same has nothing to explain.
@@ -304,4 +333,13 @@ fn the_runner_of_the_documentation_serves_another_ecosystem() {
     assert_eq!(result["outcome"], "passed", "{result}");
     assert_eq!(result["tests"], serde_json::json!({"passed": 1, "failed": 0, "skipped": 1}), "{result}");
     assert_eq!(result["runner"]["name"], "perl");
+}
+
+#[test]
+fn a_folder_that_is_a_link_out_of_the_tree_is_not_taken() {
+    let env = Env::of(Who::User);
+    std::fs::create_dir(env.path("home/private")).unwrap();
+    std::os::unix::fs::symlink(env.path("home/private"), env.repo("node_modules")).unwrap();
+    env.write("a", "").commit();
+    drop(env.checkrun(&["--deps", "found", "--", "npm", "test"]).refused(&["`node_modules`"]));
 }
