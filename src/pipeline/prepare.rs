@@ -67,6 +67,7 @@ impl Wish {
             argv,
             cwd: None,
             filled: Filled::default(),
+            deps: DepsChoice::default(),
             scope: Vec::new(),
             touches: Vec::new(),
             guard: Guard::Exact,

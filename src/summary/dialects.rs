@@ -48,7 +48,8 @@ pub(super) fn unittest(line: &str, ran: &mut Option<u64>) -> Option<TestCounts> 
     let rest = line.strip_prefix("OK").or_else(|| line.strip_prefix("FAILED"));
     let rest = rest.or_else(|| line.strip_prefix("NO TESTS RAN"))?;
     let list = rest.trim();
-    if !list.is_empty() && !(list.starts_with('(') && list.ends_with(')')) {
+    let in_brackets = list.starts_with('(') && list.ends_with(')');
+    if !(list.is_empty() || in_brackets) {
         return None;
     }
     let all = ran.take()?;
@@ -203,7 +204,8 @@ mod tests {
     #[test]
     fn each_form_is_read_and_what_only_looks_like_it_is_not() {
         type Reader = fn(&str) -> Option<TestCounts>;
-        let all: [(Reader, &str, Option<(u64, u64, u64)>); 33] = [
+        type Counted = Option<(u64, u64, u64)>;
+        let all: [(Reader, &str, Counted); 33] = [
             (
                 pytest,
                 "=== 1 failed, 2 passed, 1 skipped, 1 xfailed, 1 error, 3 warnings in 0.12s ===",
