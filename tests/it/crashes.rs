@@ -55,6 +55,10 @@ fn records_are_true(env: &Env) {
     for record in env.logged() {
         let command = record["cmd"].as_str().expect("a command");
         let (outcome, exit) = (&record["outcome"], &record["exit"]);
+        if outcome == "killed" {
+            // The sandbox's own first process was hit: true, and no answer to anything.
+            continue;
+        }
         if let Some((_, wanted)) = command.rsplit_once("exit ") {
             let wanted: i64 = wanted.trim_end_matches('\'').parse().expect("a status");
             let true_outcome = if wanted == 0 { "passed" } else { "failed" };

@@ -38,9 +38,8 @@ fn a_window_of_dates_is_found_to_the_second_on_both_sides() {
 #[test]
 fn a_seed_is_named_as_the_cause() {
     let env = Env::new();
-    let args =
-        ["flake", "--explain", "--format", "json", "--", "/usr/bin/python3", "-c", "assert hash('a') % 2"];
-    let told = env.checkrun(&args).expect(3).json();
+    // By way of a shell, whose runner leaves Python's seed as it is; Python's own runner fixes it.
+    let told = explain(&env, "/usr/bin/python3 -c \"assert hash('a') % 2\"");
     assert_eq!(told["cause"], "unordered-collection", "{told}");
 }
 
