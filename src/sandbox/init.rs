@@ -35,7 +35,9 @@ pub(super) fn run(plan: &Plan, inside: Inside) -> ! {
     // launcher, which would wait for it while we wait for the launcher.
     let own = [&inside.channel, &inside.stdout, &inside.stderr, &inside.null, &inside.root];
     let kept: Vec<i32> = own.into_iter().chain(&inside.listener).map(AsRawFd::as_raw_fd).collect();
-    if sys::keep_only(&kept).is_err() {
+    if let Err(error) = sys::keep_only(&kept) {
+        let failure = Failure::new(Step::Descriptors, "init", &error);
+        let _ = channel::send(&inside.channel, &Report::Failed(failure).encode(), None);
         sys::exit_now(1);
     }
     match serve(plan, inside) {
