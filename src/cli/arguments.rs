@@ -329,7 +329,7 @@ pub(super) struct ConfineArgs {
 /// `--deps`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(super) enum DepsName {
-    /// What `checkrun prepare` fetched for this lock file, if it did [default]
+    /// What `checkrun prepare` fetched for this lock file, if it did (the default)
     Prepared,
     /// The folders that the working tree has: node_modules, .venv, vendor
     Found,
