@@ -38,10 +38,12 @@ fn a_window_of_dates_is_found_to_the_second_on_both_sides() {
 #[test]
 fn a_seed_is_named_as_the_cause() {
     let env = Env::new();
-    // Python's own runner fixes the seed; this one leaves it as it is.
+    // Python's own runner fixes the seed; this one leaves it as it is. Three seeds of four fail, so that eight runs under
+    // one that does not stand out; both letters have odd hashes under the seeds that are tried.
     let args =
         ["flake", "--explain", "--format", "json", "--runner", "generic", "--", "/usr/bin/python3", "-c"];
-    let told = env.checkrun(&[&args[..], &["assert hash('a') % 2"]].concat()).expect(3).json();
+    let told =
+        env.checkrun(&[&args[..], &["assert hash('a') % 2 and hash('h') % 2"]].concat()).expect(3).json();
     assert_eq!(told["cause"], "unordered-collection", "{told}");
 }
 
