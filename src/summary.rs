@@ -5,6 +5,7 @@
 mod dialects;
 
 use crate::model::evidence::TestCounts;
+use crate::model::lines::Lines;
 use crate::model::runner::Reading;
 
 /// Longer lines are looked at no further than this; counts stand in short ones.
@@ -16,7 +17,7 @@ const SUMMARY_MAX: usize = 160;
 #[derive(Debug)]
 pub struct Summary {
     reading: Option<Reading>,
-    lines: [Vec<u8>; 2],
+    lines: Lines,
     counts: Option<TestCounts>,
     /// unittest has said how many tests it ran, and not yet how they went.
     ran: Option<u64>,
@@ -32,7 +33,7 @@ impl Summary {
     pub fn new(reading: Option<Reading>) -> Self {
         Self {
             reading,
-            lines: [Vec::new(), Vec::new()],
+            lines: Lines::default(),
             counts: None,
             ran: None,
             all_good: false,
@@ -46,16 +47,9 @@ impl Summary {
         if self.reading.is_none() {
             return;
         }
-        let slot = usize::from(stderr);
-        let mut pieces = bytes.split(|byte| *byte == b'\n').peekable();
-        while let Some(piece) = pieces.next() {
-            let room = LINE_MAX.saturating_sub(self.lines[slot].len());
-            self.lines[slot].extend_from_slice(&piece[..piece.len().min(room)]);
-            if pieces.peek().is_some() {
-                let line = std::mem::take(&mut self.lines[slot]);
-                self.line_read(&String::from_utf8_lossy(&line));
-            }
-        }
+        let mut lines = std::mem::take(&mut self.lines);
+        lines.push(stderr, bytes, LINE_MAX, |line| self.line_read(line));
+        self.lines = lines;
     }
 
     /// Tests as counted, if the runner counts them.

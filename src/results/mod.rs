@@ -13,6 +13,7 @@ mod lines;
 mod tests;
 
 use crate::model::case::{Case, Fate};
+use crate::model::lines::Lines;
 use std::collections::HashMap;
 
 /// The longest line that is looked at, in bytes.
@@ -25,7 +26,7 @@ const CASES_MAX: usize = 50_000;
 /// A reader of one run's output.
 #[derive(Debug, Default)]
 pub struct Results {
-    lines: [Vec<u8>; 2],
+    lines: Lines,
     state: lines::State,
     report: junit::Report,
     cases: Cases,
@@ -104,26 +105,13 @@ impl Results {
         if !stderr {
             self.report.push(bytes);
         }
-        let slot = usize::from(stderr);
-        let mut pieces = bytes.split(|byte| *byte == b'\n').peekable();
-        while let Some(piece) = pieces.next() {
-            let room = LINE_MAX.saturating_sub(self.lines[slot].len());
-            self.lines[slot].extend_from_slice(&piece[..piece.len().min(room)]);
-            if pieces.peek().is_some() {
-                let line = std::mem::take(&mut self.lines[slot]);
-                self.state.line(&String::from_utf8_lossy(&line), &mut self.cases);
-            }
-        }
+        self.lines.push(stderr, bytes, LINE_MAX, |line| self.state.line(line, &mut self.cases));
     }
 
     /// All tests of the run. What was started and did not end is aborted.
     #[must_use]
     pub fn finish(mut self) -> Vec<Case> {
-        for line in std::mem::take(&mut self.lines) {
-            if !line.is_empty() {
-                self.state.line(&String::from_utf8_lossy(&line), &mut self.cases);
-            }
-        }
+        self.lines.finish(|line| self.state.line(line, &mut self.cases));
         self.state.finish(&mut self.cases);
         self.report.finish(&mut self.cases);
         for (id, count) in std::mem::take(&mut self.cases.open) {
