@@ -32,13 +32,12 @@ pub(super) fn wait_for_lead(
     let flight = Flight::join(&around.store.locks(), prepared.keyed.key)?;
     let mut attempt = flight.try_lead()?;
     let began = Instant::now();
-    let mut waited = false;
     loop {
         match attempt {
-            Attempt::Leader(leader) if !waited => return Ok(Lead::Ours(leader)),
             Attempt::Leader(leader) => {
-                // Whoever led is done or dead; a record that was not there before is theirs.
-                let found = look_up(prepared, around, sink)?;
+                // Whoever led before is done or dead, be it that they came and went since our look-up, without our ever
+                // finding the lock taken. A record that was not there before is theirs.
+                let found = look_up(prepared, around, before, sink)?;
                 return Ok(match found.latest {
                     Some(stored)
                         if stored.id > newest && !found.tally.is_flaky() && caching == Caching::Use =>
@@ -49,7 +48,6 @@ pub(super) fn wait_for_lead(
                 });
             }
             Attempt::Busy => {
-                waited = true;
                 sink.event(Event::Waiting { waited: began.elapsed() });
                 if let Some(signal) = interrupts.pending() {
                     return Err(PipelineError::Interrupted(signal));

@@ -236,9 +236,9 @@ pub fn answer(
     let found = match caching {
         Caching::Off => Found::default(),
         _ => match &prepared.digests.reader {
-            Some(reader) => found_by(reader, prepared, sink),
+            Some(reader) => found_by(reader, prepared, &Found::default(), sink),
             // There is no store yet, or something is wrong with it, which is told now.
-            None => look_up(prepared, around, sink)?,
+            None => look_up(prepared, around, &Found::default(), sink)?,
         },
     };
     match judge(&found, caching, prepared) {
@@ -305,15 +305,20 @@ fn join_or_run(
     Ok(ran)
 }
 
-/// What is on record, and what was broken on the way.
-fn look_up(prepared: &Prepared, around: &Surroundings, sink: &mut dyn Sink) -> Result<Found, PipelineError> {
+/// What is on record, and what was broken on the way, save what an earlier look-up told already.
+fn look_up(
+    prepared: &Prepared,
+    around: &Surroundings,
+    told: &Found,
+    sink: &mut dyn Sink,
+) -> Result<Found, PipelineError> {
     let reader = Store::open_reader(&around.store)?;
-    Ok(reader.map_or_else(Found::default, |reader| found_by(&reader, prepared, sink)))
+    Ok(reader.map_or_else(Found::default, |reader| found_by(&reader, prepared, told, sink)))
 }
 
-fn found_by(reader: &Reader, prepared: &Prepared, sink: &mut dyn Sink) -> Found {
+fn found_by(reader: &Reader, prepared: &Prepared, told: &Found, sink: &mut dyn Sink) -> Found {
     let found = reader.lookup(prepared.keyed.key, &prepared.keyed.preimage);
-    for damage in &found.damage {
+    for damage in found.damage.iter().filter(|damage| !told.damage.contains(damage)) {
         sink.event(Event::Warning(damage));
     }
     found

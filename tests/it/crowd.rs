@@ -154,6 +154,29 @@ fn many_processes_and_some_that_are_killed_leave_whole_records() {
     }
 }
 
+// One that looked in vain, and comes to the lock only when another has run the check and gone, runs nothing: strace(1)
+// holds it up between the two.
+#[test]
+fn whoever_is_held_up_between_look_up_and_lock_takes_what_was_found_meanwhile() {
+    for who in EVERYBODY {
+        let env = Env::of(who);
+        env.commit();
+        let args = ["--format", "json", "--", "sh", "-c", "head -c 16 /dev/urandom | od -An -tx1; exit 3"];
+        // A store must be there, or the look-up would have nothing to open.
+        drop(env.checkrun(&["--", "true"]).expect(0));
+        let slow = ["strace", "-o", "/dev/null", "-e", "inject=flock:delay_enter=5s:when=1"];
+        let late = env.wrapped(&slow, &args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        wait_for("the late one to come to the lock", || {
+            std::fs::read_dir(env.path("cache/locks")).is_ok_and(|locks| locks.count() > 0)
+        });
+        let first = answer(start(&env, &args));
+        assert_eq!(first["cache"], "miss");
+        let late = answer(late);
+        assert_eq!((&late["cache"], &late["tail"]), (&Value::from("joined"), &first["tail"]), "{late}");
+        assert_eq!(env.logged().len(), 2);
+    }
+}
+
 // marcusquinn/aidevops#5531, sixty-north/cosmic-ray#603, build2/build2#551: a timeout that kills the direct child only.
 // bazelbuild/bazel#1437 (TERM ignored), #10245 (answered before descendants are gone).
 #[test]
