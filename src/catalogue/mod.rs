@@ -13,7 +13,7 @@ mod strictness;
 pub use clock::set_clock;
 pub use expand::{expand, expand_runner};
 pub use policy::{NamedPolicy, Reasons, policies, policy};
-pub use runner::{choose_runner, first_word, runners};
+pub use runner::{choose_runner, first_word, runner_for, runners};
 pub use settings::{RepositorySettings, SETTINGS_FILE, apply, tighten};
 
 use std::fs::File;

@@ -33,8 +33,40 @@ const SHIMS: [(&str, &str); 3] = [("rustup", "rustup"), ("pyenv", "pyenv"), ("vo
 /// # Errors
 /// A file that cannot be read or does not parse, or one that has the name of a built-in runner.
 pub fn runners(config: Option<&Path>) -> Result<Vec<Runner>, CatalogueError> {
+    runners_of(config, |_, _| true)
+}
+
+/// The runner for one command, as [`choose_runner`] takes it from all, but without parsing built-in ones that cannot be
+/// it: to parse all is a tenth of what an answer from the cache costs.
+///
+/// # Errors
+/// As [`runners`] and [`choose_runner`].
+pub fn runner_for(
+    config: Option<&Path>,
+    first_word: &[u8],
+    asked: Option<&str>,
+) -> Result<Runner, CatalogueError> {
+    let word = String::from_utf8_lossy(bare(first_word));
+    // In the files that come with checkrun, words stand in plain quotes.
+    let quoted = format!("\"{word}\"");
+    let may_serve = |name: &str, text: &str| match asked {
+        Some(asked) => name == asked,
+        None => name == FALLBACK || text.contains(&quoted),
+    };
+    match choose_runner(&runners_of(config, may_serve)?, first_word, asked) {
+        Ok(runner) => Ok(runner.clone()),
+        // The error names all there are.
+        Err(_) => choose_runner(&runners(config)?, first_word, asked).cloned(),
+    }
+}
+
+/// The built-in runners whose name and text are wanted, and all of the user's.
+fn runners_of(
+    config: Option<&Path>,
+    wanted: impl Fn(&str, &str) -> bool,
+) -> Result<Vec<Runner>, CatalogueError> {
     let mut runners = Vec::with_capacity(BUILT_IN.len());
-    for (name, text) in BUILT_IN {
+    for (name, text) in BUILT_IN.into_iter().filter(|(name, text)| wanted(name, text)) {
         let file = format!("runners/{name}.toml");
         runners.push(parse(name, Source { file: &file, text })?);
     }
@@ -64,8 +96,7 @@ pub fn choose_runner<'r>(
     if let Some(name) = asked {
         return named(name).ok_or_else(|| unknown("runner", name, &known()));
     }
-    // `/opt/go/bin/go` is as much a `go` as `go` is.
-    let word = first_word.rsplit(|byte| *byte == b'/').next().unwrap_or(first_word);
+    let word = bare(first_word);
     let mut serving =
         runners.iter().filter(|runner| runner.serves.iter().any(|served| served.as_bytes() == word));
     match (serving.next(), serving.next()) {
@@ -79,12 +110,17 @@ pub fn choose_runner<'r>(
     }
 }
 
+/// A program's name without its folder: `/opt/go/bin/go` is as much a `go` as `go` is.
+fn bare(word: &[u8]) -> &[u8] {
+    word.rsplit(|byte| *byte == b'/').next().unwrap_or(word)
+}
+
 /// The word that says what a command is about: its program, or for `sh -c STRING` and `env A=B …` the first word of
 /// what they start. Only a guess at which toolchain is wanted; the command is executed as it stands.
 #[must_use]
 pub fn first_word(argv: &[Vec<u8>]) -> Vec<u8> {
     let Some(program) = argv.first() else { return Vec::new() };
-    let name = program.rsplit(|byte| *byte == b'/').next().unwrap_or(program);
+    let name = bare(program);
     let is_assignment = |word: &[u8]| {
         let name = word.split(|byte| *byte == b'=').next().unwrap_or(word);
         name.len() < word.len()
@@ -286,6 +322,14 @@ mod tests {
         ] {
             assert_eq!(chosen(&all, word, asked).as_deref(), Ok(name), "{word}");
         }
+        // The short way leads to the same one, for every word there is.
+        for word in all.iter().flat_map(|runner| &runner.serves).map(String::as_str).chain(["true", ""]) {
+            let short = runner_for(None, word.as_bytes(), None).unwrap();
+            assert_eq!(&short, choose_runner(&all, word.as_bytes(), None).unwrap(), "{word}");
+        }
+        assert_eq!(runner_for(None, b"make", Some("go")).unwrap().name, "go");
+        let unknown = runner_for(None, b"go", Some("gp")).unwrap_err().to_string();
+        assert_eq!(unknown, chosen(&all, "go", Some("gp")).unwrap_err());
         assert!(chosen(&all, "go", Some("gp")).unwrap_err().contains("no runner is named `gp`"));
         let twin = Runner { name: "twin".to_owned(), serves: vec!["go".to_owned()], ..all[0].clone() };
         all.push(twin);

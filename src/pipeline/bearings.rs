@@ -32,7 +32,7 @@ const SETTINGS_MAX: u64 = 1 << 20;
 #[derive(Debug)]
 pub struct Bearings<'a> {
     pub(super) around: &'a Surroundings,
-    runners: Option<Vec<Runner>>,
+    runners: Vec<KnownRunner>,
     abilities: Option<Abilities>,
     reader: Option<Reader>,
     policies: Vec<KnownPolicy>,
@@ -45,6 +45,14 @@ struct KnownPolicy {
     name: String,
     tree: ObjectId,
     policy: Policy,
+}
+
+/// The runner that serves a word, or the one that was asked for instead.
+#[derive(Debug)]
+struct KnownRunner {
+    word: Vec<u8>,
+    asked: Option<String>,
+    runner: Runner,
 }
 
 /// The toolchain that a runner finds for a word under a policy.
@@ -62,7 +70,14 @@ impl<'a> Bearings<'a> {
     /// Nothing is looked up yet.
     #[must_use]
     pub fn new(around: &'a Surroundings) -> Self {
-        Self { around, runners: None, abilities: None, reader: None, policies: Vec::new(), tools: Vec::new() }
+        Self {
+            around,
+            runners: Vec::new(),
+            abilities: None,
+            reader: None,
+            policies: Vec::new(),
+            tools: Vec::new(),
+        }
     }
 
     /// The policy asked for, tightened by the repository, then with the limits of the command line.
@@ -103,29 +118,27 @@ impl<'a> Bearings<'a> {
     /// The runner for a command.
     pub(super) fn rule(&mut self, wish: &Wish) -> Result<Runner, PipelineError> {
         let word = catalogue::first_word(&wish.argv);
-        Ok(catalogue::choose_runner(self.runners()?, &word, wish.runner.as_deref())?.clone())
+        let known = self.runners.iter().find(|known| known.word == word && known.asked == wish.runner);
+        if let Some(known) = known {
+            return Ok(known.runner.clone());
+        }
+        let runner = catalogue::runner_for(self.around.config.as_deref(), &word, wish.runner.as_deref())?;
+        self.runners.push(KnownRunner { word, asked: wish.runner.clone(), runner: runner.clone() });
+        Ok(runner)
     }
 
     /// The runner of that name, else all of them.
-    pub(super) fn rules(&mut self, name: Option<&str>) -> Result<Vec<Runner>, PipelineError> {
-        let runners = self.runners()?;
+    pub(super) fn rules(&self, name: Option<&str>) -> Result<Vec<Runner>, PipelineError> {
+        let config = self.around.config.as_deref();
         Ok(match name {
-            Some(_) => vec![catalogue::choose_runner(runners, b"", name)?.clone()],
-            None => runners.to_vec(),
+            Some(_) => vec![catalogue::runner_for(config, b"", name)?],
+            None => catalogue::runners(config)?,
         })
     }
 
     /// Digests of host files, as far as they are known.
     pub(super) fn files(&mut self) -> KnownDigests {
         KnownDigests::new(&self.around.store)
-    }
-
-    fn runners(&mut self) -> Result<&[Runner], PipelineError> {
-        let runners = match self.runners.take() {
-            Some(runners) => runners,
-            None => catalogue::runners(self.around.config.as_deref())?,
-        };
-        Ok(self.runners.insert(runners))
     }
 
     /// The runner for a command and the toolchain that it finds, with the digests of host files that had to be made.

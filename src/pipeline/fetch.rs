@@ -61,7 +61,7 @@ pub fn fetch(
     sink: &mut dyn Sink,
 ) -> Result<Vec<Fetched>, PipelineError> {
     let snapshot = tree::resolve(&wish.start, &wish.source, &around.scratch())?;
-    let mut known = Bearings::new(around);
+    let known = Bearings::new(around);
     let cwd = crate::pipeline::prepare::folder(wish, &snapshot)?;
     let mut done = Vec::new();
     let mut looked_for = Vec::new();

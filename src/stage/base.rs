@@ -35,7 +35,13 @@ pub(super) fn nearest(snapshot: &Snapshot, options: &LayerOptions) -> Result<Opt
     for (tree, layer) in candidates(options).into_iter().take(COMPARED) {
         let quarter = usize::try_from(layer.bottom_files / 4).unwrap_or(usize::MAX);
         let limit = best.as_ref().map_or(quarter, |best| best.changes.count().saturating_sub(1).min(quarter));
-        let Some(changes) = snapshot.changes_since(&tree, limit)? else { continue };
+        let changes = match snapshot.changes_since(&tree, limit)? {
+            None => Place::new(&tree, options)
+                .manifest()
+                .and_then(|manifest| snapshot.changes_since_manifest(&manifest, limit)),
+            some => some,
+        };
+        let Some(changes) = changes else { continue };
         let Some(in_use) = hold(&layer)? else { continue };
         best = Some(Base { layer, changes, in_use });
     }

@@ -19,8 +19,7 @@ mod upkeep;
 pub use crate::stage::deps::{DepsOptions, DepsSource, layer_of_archive, layer_of_folders, stamp};
 pub use crate::stage::error::StageError;
 pub use crate::stage::git::git_layer;
-pub use crate::stage::place::sweep_stale;
-pub use crate::stage::upkeep::{InUse, LAYER_BYTES, in_use, remove_unused};
+pub use crate::stage::upkeep::{InUse, LAYER_BYTES, in_use, remove_unused, sweep_stale};
 
 use crate::model::event::{Event, Sink};
 use crate::stage::place::{Builder, Place};
@@ -82,7 +81,11 @@ pub fn layer(snapshot: &Snapshot, options: &LayerOptions, sink: &mut dyn Sink) -
         return Ok(layer);
     }
     let entries = snapshot.entries()?;
-    build(snapshot, &Changes { entries, gone: Vec::new() }, options, (&place, None), sink)
+    let layer = build(snapshot, &Changes { entries, gone: Vec::new() }, options, (&place, None), sink)?;
+    if let Some(manifest) = snapshot.manifest() {
+        place.keep_manifest(&options.root, &manifest);
+    }
+    Ok(layer)
 }
 
 /// Whether a layer and all that it lies over are as they were made. One that is not is taken out of its place, and said.

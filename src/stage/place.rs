@@ -25,10 +25,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const META: &str = "checkrun.layer/3";
 
 /// What names of unfinished folders begin with.
-const NEW: &str = ".new-";
+pub(super) const NEW: &str = ".new-";
 
 /// What is added to a layer's name for the name of the file beside it.
 pub(super) const META_SUFFIX: &str = ".meta";
+
+/// What is added to a layer's name for the name of the list of its tree, where no repository has that tree.
+const MANIFEST_SUFFIX: &str = ".list";
 
 /// What the name of a layer has behind the tree's id: the time of its files and their owner.
 pub(super) fn suffix(options: &LayerOptions) -> String {
@@ -84,6 +87,22 @@ impl Place {
         }
     }
 
+    /// The list of its tree, where one is kept.
+    pub(super) fn manifest(&self) -> Option<Vec<u8>> {
+        std::fs::read(beside(&self.path, MANIFEST_SUFFIX)).ok()
+    }
+
+    /// Keeps the list of its tree. Without it later trees cost more, so that what goes wrong here does not count.
+    pub(super) fn keep_manifest(&self, root: &Path, manifest: &[u8]) {
+        let Ok(_all) = lock_all(root) else { return };
+        let new = root.join(format!("{NEW}list"));
+        let list = beside(&self.path, MANIFEST_SUFFIX);
+        let kept = std::fs::write(&new, manifest).and_then(|()| std::fs::rename(&new, &list));
+        if kept.is_err() {
+            remove(&new);
+        }
+    }
+
     /// Takes it out of its place unless it is intact after all. Runs that use it keep what they have open: only where
     /// there are none is it removed at once, else by a later sweep.
     pub(super) fn retire(&self, root: &Path) -> Result<(), StageError> {
@@ -91,7 +110,7 @@ impl Place {
         if self.is_intact() {
             return Ok(());
         }
-        let _ = std::fs::remove_file(&self.meta).is_ok();
+        remove_beside(&self.path);
         let grave = grave(root)?;
         if std::fs::rename(&self.path, &grave).is_err() {
             // Somebody else did.
@@ -288,6 +307,21 @@ pub(super) fn lock_all(root: &Path) -> Result<OwnedFd, StageError> {
     Ok(all)
 }
 
+/// The file that belongs to a layer and has `suffix` behind its name.
+pub(super) fn beside(layer: &Path, suffix: &str) -> PathBuf {
+    let mut name = layer.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// Removes the files that belong to a layer.
+pub(super) fn remove_beside(layer: &Path) {
+    for suffix in [META_SUFFIX, MANIFEST_SUFFIX] {
+        // Mostly there is no list.
+        let _ = std::fs::remove_file(beside(layer, suffix)).is_ok();
+    }
+}
+
 /// A name for what is about to be removed, which a sweeper finds if we die on the way.
 pub(super) fn grave(root: &Path) -> Result<PathBuf, StageError> {
     new_folder(root)
@@ -308,7 +342,7 @@ fn new_folder(root: &Path) -> Result<PathBuf, StageError> {
 }
 
 /// Whether the folder is still the one that lies at `path`.
-fn is_at(fd: &OwnedFd, path: &Path) -> bool {
+pub(super) fn is_at(fd: &OwnedFd, path: &Path) -> bool {
     match (rustix::fs::fstat(fd), rustix::fs::lstat(path)) {
         (Ok(ours), Ok(there)) => ours.st_dev == there.st_dev && ours.st_ino == there.st_ino,
         _ => false,
@@ -316,39 +350,11 @@ fn is_at(fd: &OwnedFd, path: &Path) -> bool {
 }
 
 /// Removes a file or folder as far as that goes; what stays is found by a later sweep.
-fn remove(path: &Path) {
+pub(super) fn remove(path: &Path) {
     if std::fs::remove_dir_all(path).is_err() {
         // Also tried on what was there already half removed; a second failure is for a later sweep to mend.
         let _ = std::fs::remove_file(path).is_ok();
     }
-}
-
-/// Removes what dead builders left behind in `root`, and says how many folders that were. Never waits: what a living
-/// builder works on is passed over.
-///
-/// # Errors
-/// `root` is there and cannot be listed.
-pub fn sweep_stale(root: &Path) -> Result<u64, StageError> {
-    let listing = match std::fs::read_dir(root) {
-        Ok(listing) => listing,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
-        Err(error) => return Err(StageError::of_io("list", root, error)),
-    };
-    let mut swept = 0;
-    for entry in listing {
-        let entry = entry.map_err(|error| StageError::of_io("list", root, error))?;
-        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        if !is_folder || !entry.file_name().as_encoded_bytes().starts_with(NEW.as_bytes()) {
-            continue;
-        }
-        let path = entry.path();
-        let Ok(fd) = open_root(&path) else { continue };
-        if flock(&fd, FlockOperation::NonBlockingLockExclusive).is_ok() && is_at(&fd, &path) {
-            remove(&path);
-            swept += 1;
-        }
-    }
-    Ok(swept)
 }
 
 #[cfg(test)]
@@ -369,25 +375,5 @@ mod tests {
             }
             assert_eq!(parse_meta(&"\0".repeat(text.len()), "boot-1"), None);
         }
-    }
-
-    #[test]
-    fn only_what_nobody_works_on_is_swept() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path().join("trees");
-        assert_eq!(sweep_stale(&root).unwrap(), 0);
-        let living = Builder::start(&root).unwrap();
-        std::fs::create_dir_all(root.join(".new-1-0/a/b")).unwrap();
-        std::fs::create_dir(root.join("layer")).unwrap();
-        assert_eq!(sweep_stale(&root).unwrap(), 1);
-        assert!(living.path.is_dir());
-        assert!(root.join("layer").is_dir());
-        drop(living);
-        // A program that another test starts at this moment holds a copy of the lock until it is executed.
-        let swept = (0..500).find_map(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(10));
-            Some(sweep_stale(&root).unwrap()).filter(|swept| *swept > 0)
-        });
-        assert_eq!(swept, Some(1));
     }
 }

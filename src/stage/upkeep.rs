@@ -1,8 +1,11 @@
-//! Which layers are in use, and removing those that are not. What a layer holds is of no interest here.
+//! Which layers are in use, and removing those that are not, as well as the remains of dead builders. What a layer holds is of no interest here.
 #![forbid(unsafe_code)]
 
 use crate::stage::StageError;
-use crate::stage::place::{META_SUFFIX, base_of, bytes_of, grave, lock_all};
+use crate::stage::place::{
+    META_SUFFIX, NEW, base_of, beside, bytes_of, grave, is_at, lock_all, remove, remove_beside,
+};
+use crate::tree::open_root;
 use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -51,9 +54,7 @@ pub fn in_use(path: &Path) -> Result<Option<InUse>, StageError> {
 }
 
 fn meta_of(layer: &Path) -> PathBuf {
-    let mut name = layer.as_os_str().to_owned();
-    name.push(META_SUFFIX);
-    PathBuf::from(name)
+    beside(layer, META_SUFFIX)
 }
 
 /// One layer as it is weighed for removal.
@@ -135,6 +136,60 @@ fn bury(root: &Path, path: &Path) -> Result<Option<(PathBuf, OwnedFd)>, StageErr
         let _ = fs::remove_dir(&grave).is_ok();
         return Ok(None);
     }
-    let _ = fs::remove_file(meta_of(path)).is_ok();
+    remove_beside(path);
     Ok(Some((grave, folder)))
+}
+
+/// Removes what dead builders left behind in `root`, and says how many folders that were. Never waits: what a living
+/// builder works on is passed over.
+///
+/// # Errors
+/// `root` is there and cannot be listed.
+pub fn sweep_stale(root: &Path) -> Result<u64, StageError> {
+    let listing = match std::fs::read_dir(root) {
+        Ok(listing) => listing,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
+        Err(error) => return Err(StageError::of_io("list", root, error)),
+    };
+    let mut swept = 0;
+    for entry in listing {
+        let entry = entry.map_err(|error| StageError::of_io("list", root, error))?;
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if !is_folder || !entry.file_name().as_encoded_bytes().starts_with(NEW.as_bytes()) {
+            continue;
+        }
+        let path = entry.path();
+        let Ok(fd) = open_root(&path) else { continue };
+        if flock(&fd, FlockOperation::NonBlockingLockExclusive).is_ok() && is_at(&fd, &path) {
+            remove(&path);
+            swept += 1;
+        }
+    }
+    Ok(swept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stage::place::Builder;
+
+    #[test]
+    fn only_what_nobody_works_on_is_swept() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("trees");
+        assert_eq!(sweep_stale(&root).unwrap(), 0);
+        let living = Builder::start(&root).unwrap();
+        std::fs::create_dir_all(root.join(".new-1-0/a/b")).unwrap();
+        std::fs::create_dir(root.join("layer")).unwrap();
+        assert_eq!(sweep_stale(&root).unwrap(), 1);
+        assert!(living.path().is_dir());
+        assert!(root.join("layer").is_dir());
+        drop(living);
+        // A program that another test starts at this moment holds a copy of the lock until it is executed.
+        let swept = (0..500).find_map(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            Some(sweep_stale(&root).unwrap()).filter(|swept| *swept > 0)
+        });
+        assert_eq!(swept, Some(1));
+    }
 }

@@ -163,6 +163,6 @@ impl Walk<'_> {
     }
 }
 
-fn is_below(folder: &[u8], path: &[u8]) -> bool {
+pub(super) fn is_below(folder: &[u8], path: &[u8]) -> bool {
     folder.is_empty() || (path.len() > folder.len() && path.starts_with(folder) && path[folder.len()] == b'/')
 }

@@ -16,6 +16,7 @@ mod history;
 mod kept;
 mod lfs;
 mod listing;
+mod manifest;
 mod objects;
 mod patch;
 mod pathspec;
