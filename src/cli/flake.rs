@@ -6,6 +6,7 @@ use crate::cli::request::{CheckRequest, check};
 use crate::cli::{Exit, usage};
 use crate::model::units::{Share, parse_duration};
 use clap::Args;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Failures that are looked for where nothing else is asked.
@@ -45,6 +46,12 @@ pub(super) struct FlakeArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000),
         conflicts_with = "runs", help_heading = "How often")]
     max_runs: Option<u64>,
+    /// Write a page of HTML to FILE, with nothing in it that would be loaded from elsewhere
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    html: Option<PathBuf>,
+    /// Write the verdict and each test that is not stable to FILE as JUnit XML
+    #[arg(long, value_name = "FILE", conflicts_with = "explain", help_heading = "Output")]
+    junit: Option<PathBuf>,
 }
 
 /// How long a check is repeated.
@@ -77,6 +84,10 @@ pub struct FlakeRequest {
     pub jobs: Option<u16>,
     /// The most runs, if it was said.
     pub max_runs: Option<u64>,
+    /// Where a page goes, if one is wanted.
+    pub html: Option<PathBuf>,
+    /// Where a report in JUnit's XML goes, if one is wanted.
+    pub junit: Option<PathBuf>,
 }
 
 pub(super) fn flake(args: FlakeArgs) -> Result<FlakeRequest, Exit> {
@@ -98,6 +109,8 @@ pub(super) fn flake(args: FlakeArgs) -> Result<FlakeRequest, Exit> {
         confidence: args.confidence.unwrap_or(Share::NINETEEN_TWENTIETHS),
         jobs: args.jobs,
         max_runs: args.max_runs,
+        html: args.html,
+        junit: args.junit,
     })
 }
 

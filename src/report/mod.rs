@@ -5,6 +5,7 @@
 mod answer;
 mod file;
 mod github;
+mod html;
 mod human;
 mod json;
 mod junit;
@@ -17,8 +18,9 @@ mod tests;
 pub use answer::{Answer, Circumstances, shell_words};
 pub use file::{ReportError, append, check_writable, write_atomically};
 pub use github::summary;
+pub use html::{Bar, Cell, Page, Row};
 pub use human::{evidence_text, percent, seconds, table, verdict_line};
-pub use junit::junit;
+pub use junit::{Finding, TestCase, junit, junit_suite};
 pub use progress::Progress;
 pub use streams::Streams;
 

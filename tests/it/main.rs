@@ -29,6 +29,8 @@ mod escapes;
 mod flake;
 /// Why a check is flaky.
 mod flake_causes;
+/// What a session of flakes leaves to read.
+mod flake_pages;
 /// Each test of a flaky check by name.
 mod flake_tests;
 /// One check from question to answer.

@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, HashMap};
 const NAMES_MAX: usize = 100_000;
 /// Most tests that a report lists.
 const LISTED: usize = 1000;
+/// Runs, from the first, of which it is kept how each went.
+pub(super) const SHOWN: u64 = 400;
 /// Names of one pattern, each seen in one run only, from which on they are told to change from run to run.
 const CHANGING: u64 = 3;
 
@@ -25,6 +27,9 @@ pub(super) struct CaseRuns {
     pub(super) skipped: u64,
     /// Runs in which one attempt passed and another did not.
     pub(super) retried: u64,
+    /// Which of the first runs it went wrong in, from 0, going up.
+    #[serde(skip)]
+    pub(super) wrong: Vec<u64>,
 }
 
 impl CaseRuns {
@@ -55,7 +60,8 @@ pub(super) struct CasesTold {
 }
 
 impl CasesSeen {
-    pub(super) fn add(&mut self, cases: &[Case]) {
+    /// Counts the tests of one run; `number` says which, from 0.
+    pub(super) fn add(&mut self, number: u64, cases: &[Case]) {
         self.runs += u64::from(!cases.is_empty());
         for case in cases {
             if self.tests.len() >= NAMES_MAX && !self.tests.contains_key(&case.id) {
@@ -69,6 +75,9 @@ impl CasesSeen {
                 Fate::Skipped => &mut test.skipped,
             };
             *count += 1;
+            if number < SHOWN && matches!(case.fate(), Fate::Failed | Fate::Aborted) {
+                test.wrong.push(number);
+            }
             test.retried += u64::from(case.passed > 0 && case.failed > 0);
         }
     }
@@ -84,7 +93,11 @@ impl CasesSeen {
             .filter(|(_, test)| test.went_wrong())
             .map(|(id, test)| {
                 let both = test.passed > 0 || test.retried > 0;
-                CaseRuns { id: id.clone(), verdict: if both { "flaky" } else { "failing" }, ..test.clone() }
+                let verdict = if both { "flaky" } else { "failing" };
+                let mut wrong = test.wrong.clone();
+                // Runs end in another order than they begin.
+                wrong.sort_unstable();
+                CaseRuns { id: id.clone(), verdict, wrong, ..test.clone() }
             })
             .collect();
         list.sort_by(|one, other| {

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::commands::flake::all;
-use crate::commands::flake::cases::CasesSeen;
+use crate::commands::flake::cases::{CasesSeen, SHOWN};
 use crate::model::event::{Event, RunsSoFar, Sink};
 use crate::model::evidence::{Evidence, Tally};
 use crate::model::outcome::Outcome;
@@ -71,6 +71,8 @@ pub(super) struct Seen {
     pub(super) outcomes: BTreeMap<&'static str, u64>,
     pub(super) failures: Vec<FailureKind>,
     pub(super) cases: CasesSeen,
+    /// Which of the first runs did not pass, from 0.
+    pub(super) wrong: Vec<u64>,
     pub(super) stopped: Option<Stopped>,
     /// Unbroken stretches of one outcome.
     pub(super) stretches: u64,
@@ -113,6 +115,7 @@ impl<'a> Course<'a> {
                 outcomes: BTreeMap::new(),
                 failures: Vec::new(),
                 cases: CasesSeen::default(),
+                wrong: Vec::new(),
                 stopped: None,
                 stretches: 0,
                 run_secs: 0.0,
@@ -121,7 +124,9 @@ impl<'a> Course<'a> {
         }
     }
 
-    pub(super) fn finish(self) -> Seen {
+    pub(super) fn finish(mut self) -> Seen {
+        // Runs end in another order than they begin.
+        self.seen.wrong.sort_unstable();
         self.seen
     }
 
@@ -260,8 +265,11 @@ impl Director for Course<'_> {
             let count = if passed { &mut self.seen.now.passed } else { &mut self.seen.now.failed };
             *count += 1;
             self.seen.run_secs += evidence.secs;
-            self.seen.cases.add(&cases);
+            self.seen.cases.add(number, &cases);
             if !passed {
+                if number < SHOWN {
+                    self.seen.wrong.push(number);
+                }
                 self.note_failure(number, evidence);
             }
         }

@@ -6,6 +6,7 @@ mod cases;
 mod course;
 mod explain;
 mod known;
+mod page;
 mod told;
 mod verdict;
 
@@ -13,16 +14,19 @@ pub(super) use known::flakes;
 
 use crate::cli::{FlakeRequest, Goal};
 use crate::commands::run::wish;
+use crate::commands::session::from;
 use crate::commands::{Failure, Session};
 use crate::key;
 use crate::model::evidence::{Evidence, Tally};
+use crate::model::units::show_instant;
 use crate::pipeline::{self, Prepared, Wish};
-use crate::report::{percent, seconds};
+use crate::report::{check_writable, percent, seconds, write_atomically};
 use crate::stats;
 use crate::store::{Record, Store};
 use crate::tree::Source;
 use course::{Course, Rule, Stopped};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
 use told::Report;
 
 /// How sure the lower bound on the old rate is where it is asked whether something was fixed.
@@ -40,6 +44,9 @@ pub(super) fn flake(request: FlakeRequest, session: &mut Session) -> Result<u8, 
         return explain::explain(&request, session);
     }
     let began = Instant::now();
+    let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let html = page_at(request.html.as_ref(), session)?;
+    let junit = page_at(request.junit.as_ref(), session)?;
     let wish = wish(request.check.clone(), &session.start)?;
     let mut prepared = pipeline::prepare(&wish, &session.around)?;
     let found = pipeline::on_record(&prepared, &session.around)?;
@@ -69,10 +76,26 @@ pub(super) fn flake(request: FlakeRequest, session: &mut Session) -> Result<u8, 
     } else {
         session.reporter.data(report.text().as_bytes());
     }
+    if let Some(path) = html {
+        write_atomically(&path, page::html(&report, &seen.wrong).as_bytes())?;
+    }
+    if let Some(path) = junit {
+        let at = show_instant(i64::try_from(at.as_secs()).unwrap_or(0));
+        write_atomically(&path, page::junit(&report, &at).as_bytes())?;
+    }
     Ok(match seen.stopped {
         Some(Stopped::Interrupted(signal)) => u8::try_from(128 + signal).unwrap_or(super::UNDECIDED),
         _ => verdict.word.status(),
     })
+}
+
+/// Where a report goes. That it cannot is said before the first run, and not after the last.
+fn page_at(path: Option<&PathBuf>, session: &Session) -> Result<Option<PathBuf>, Failure> {
+    let path = path.map(|path| from(&session.start, path.clone()));
+    if let Some(path) = &path {
+        check_writable(path)?;
+    }
+    Ok(path)
 }
 
 /// Runs at one time: as asked, else one for each processor, and no more than there will be runs.

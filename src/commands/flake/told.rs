@@ -23,36 +23,36 @@ const LISTED: usize = 20;
 #[derive(Serialize)]
 pub(super) struct Report<'a> {
     schema: &'static str,
-    key: String,
-    tree: String,
+    pub(super) key: String,
+    pub(super) tree: String,
     commit: Option<String>,
     dirty: bool,
     argv: Vec<String>,
-    cmd: String,
-    verdict: Word,
-    reason: Option<&'a str>,
+    pub(super) cmd: String,
+    pub(super) verdict: Word,
+    pub(super) reason: Option<&'a str>,
     /// Runs of this session that ended with a verdict.
-    n: u64,
+    pub(super) n: u64,
     /// Those that did not pass.
-    k: u64,
+    pub(super) k: u64,
     outcomes: &'a BTreeMap<&'static str, u64>,
     rate: Option<f64>,
     /// Where the rate of this session's runs is, at this confidence.
     interval: Option<[f64; 2]>,
-    bound: Bound,
+    pub(super) bound: Bound,
     rule: RuleTold<'a>,
-    earlier: Tally,
+    pub(super) earlier: Tally,
     /// As in the result object of a check: the key never answers again.
     flaky: Option<Tally>,
-    failures: Vec<FailureTold<'a>>,
-    tests: Option<CasesTold>,
-    notes: &'a [String],
+    pub(super) failures: Vec<FailureTold<'a>>,
+    pub(super) tests: Option<CasesTold>,
+    pub(super) notes: &'a [String],
     warnings: &'a [String],
     interrupted: Option<i32>,
-    jobs: u16,
-    secs: f64,
+    pub(super) jobs: u16,
+    pub(super) secs: f64,
     /// Time of all runs, one after the other.
-    run_secs: f64,
+    pub(super) run_secs: f64,
 }
 
 #[derive(Serialize)]
@@ -66,15 +66,15 @@ enum RuleTold<'a> {
 }
 
 #[derive(Serialize)]
-struct FailureTold<'a> {
+pub(super) struct FailureTold<'a> {
     count: u64,
     first: u64,
-    outcome: &'static str,
+    pub(super) outcome: &'static str,
     exit: Option<i32>,
     signal: Option<i32>,
     reason: Option<&'a str>,
     at: &'a str,
-    tail: &'a str,
+    pub(super) tail: &'a str,
 }
 
 impl<'a> Report<'a> {
@@ -161,7 +161,7 @@ impl<'a> Report<'a> {
         text
     }
 
-    fn headline(&self) -> String {
+    pub(super) fn headline(&self) -> String {
         let (n, k, word) = (self.n, self.k, self.verdict.name());
         let sure = percent(self.bound.confidence);
         let at_most = percent_up(self.bound.rate);
@@ -238,7 +238,7 @@ fn failure(kind: &FailureKind) -> FailureTold<'_> {
 }
 
 impl FailureTold<'_> {
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let ending = match (self.exit, self.signal) {
             (Some(exit), _) => format!(", exit {exit}"),
             (None, Some(signal)) => format!(", signal {signal}"),
@@ -286,7 +286,7 @@ pub(super) fn percent_up(share: f64) -> String {
 }
 
 /// A lower bound: rounded down.
-fn percent_down(share: f64) -> String {
+pub(super) fn percent_down(share: f64) -> String {
     percent((share / step(share) + 1e-6).floor() * step(share))
 }
 

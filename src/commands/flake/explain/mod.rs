@@ -5,16 +5,18 @@
 
 mod axes;
 mod batch;
+mod page;
 mod told;
 
 use crate::cli::{CheckRequest, FlakeRequest, TreeChoice};
-use crate::commands::flake::jobs;
+use crate::commands::flake::{jobs, page_at};
 use crate::commands::run::wish;
 use crate::commands::{Failure, Session};
 use crate::model::evidence::Tally;
 use crate::model::policy::Clock;
 use crate::model::units::show_duration;
 use crate::pipeline::{self, Bearings, Prepared, Wish};
+use crate::report::write_atomically;
 use crate::stats;
 use axes::Arm;
 use batch::Batch;
@@ -59,6 +61,7 @@ pub(super) struct Tried {
 /// Finds out.
 pub(super) fn explain(request: &FlakeRequest, session: &mut Session) -> Result<u8, Failure> {
     let began = Instant::now();
+    let html = page_at(request.html.as_ref(), session)?;
     let wish = wish(request.check.clone(), &session.start)?;
     let mut base = pipeline::prepare(&wish, &session.around)?;
     base.close_store();
@@ -100,6 +103,9 @@ pub(super) fn explain(request: &FlakeRequest, session: &mut Session) -> Result<u
         session.reporter.object(&report);
     } else {
         session.reporter.data(report.text().as_bytes());
+    }
+    if let Some(path) = html {
+        write_atomically(&path, page::html(&report).as_bytes())?;
     }
     Ok(match base {
         Tally { failed: 0, .. } => 0,

@@ -29,17 +29,17 @@ pub(super) struct Experiment<'a> {
 /// One arm.
 #[derive(Clone, Serialize)]
 pub(super) struct ArmTold {
-    axis: &'static str,
+    pub(super) axis: &'static str,
     #[serde(skip)]
     cause: &'static str,
-    options: String,
-    screened: Tally,
-    confirmed: Option<Tally>,
+    pub(super) options: String,
+    pub(super) screened: Tally,
+    pub(super) confirmed: Option<Tally>,
     /// Runs of the check as it is, beside the confirming ones.
     beside: Option<Tally>,
     /// How likely the confirmed difference is by chance: Fisher's exact test, Holm's correction over all suspects.
     chance: Option<f64>,
-    significant: bool,
+    pub(super) significant: bool,
 }
 
 impl ArmTold {
@@ -65,40 +65,45 @@ impl ArmTold {
 #[derive(Clone, Serialize)]
 pub(super) struct Edge {
     /// The last second of one outcome.
-    before: String,
+    pub(super) before: String,
     /// The first second of the other.
-    after: String,
+    pub(super) after: String,
     /// Whether it passes before.
-    passes_before: bool,
+    pub(super) passes_before: bool,
 }
 
 impl Edge {
     pub(super) fn new(before: i64, after: i64, passes_before: bool) -> Self {
         Self { before: show_instant(before), after: show_instant(after), passes_before }
     }
+
+    pub(super) fn text(&self) -> String {
+        let (one, other) = if self.passes_before { ("passes", "fails") } else { ("fails", "passes") };
+        format!("{one} up to {}, {other} from {}", self.before, self.after)
+    }
 }
 
 #[derive(Serialize)]
 pub(super) struct Report {
     schema: &'static str,
-    key: String,
-    tree: String,
-    cmd: String,
+    pub(super) key: String,
+    pub(super) tree: String,
+    pub(super) cmd: String,
     /// The check as it is.
-    base: Tally,
+    pub(super) base: Tally,
     /// `date`, `timezone`, `locale`, `unordered-collection`, `async-wait`; null where none was found.
-    cause: Option<&'static str>,
+    pub(super) cause: Option<&'static str>,
     /// All of them, the surest first.
     causes: Vec<&'static str>,
-    edges: Vec<Edge>,
+    pub(super) edges: Vec<Edge>,
     /// The command that fails with the highest rate seen, and that rate.
-    fails: Option<(String, f64)>,
+    pub(super) fails: Option<(String, f64)>,
     /// The command that passes most.
-    passes: Option<(String, f64)>,
-    arms: Vec<ArmTold>,
-    skipped: Vec<(&'static str, String)>,
-    runs: u64,
-    secs: f64,
+    pub(super) passes: Option<(String, f64)>,
+    pub(super) arms: Vec<ArmTold>,
+    pub(super) skipped: Vec<(&'static str, String)>,
+    pub(super) runs: u64,
+    pub(super) secs: f64,
 }
 
 impl Report {
@@ -161,8 +166,7 @@ impl Report {
             );
         }
         for edge in &self.edges {
-            let (one, other) = if edge.passes_before { ("passes", "fails") } else { ("fails", "passes") };
-            let _ = writeln!(text, "  {one} up to {}, {other} from {}", edge.before, edge.after);
+            let _ = writeln!(text, "  {}", edge.text());
         }
         for (word, it) in [("fails", &self.fails), ("passes", &self.passes)] {
             if let Some((command, rate)) = it {

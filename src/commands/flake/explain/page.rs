@@ -1,0 +1,74 @@
+//! An experiment as a page of HTML: what was turned and what came of it. Nothing is judged here.
+#![forbid(unsafe_code)]
+
+use crate::commands::flake::explain::told::Report;
+use crate::commands::flake::told::{percent_down, percent_up};
+use crate::report::{Bar, Cell, Page, percent, seconds};
+use crate::stats;
+
+/// How sure the stretch is in which a rate may be.
+const CONFIDENCE: f64 = 0.95;
+
+/// The page.
+pub(super) fn html(report: &Report) -> String {
+    let line = report.cause.map_or_else(|| "no cause found".to_owned(), |cause| format!("cause: {cause}"));
+    let mut page = Page::new(&report.cmd, &line);
+    page.section(
+        "As it is",
+        "From never on the left to always on the right: seen, and where the rate may be.",
+    );
+    let (n, k) = (report.base.passed + report.base.failed, report.base.failed);
+    let (low, high) = stats::interval(n, k, CONFIDENCE);
+    let rate = if n == 0 { 0.0 } else { stats::real(k) / stats::real(n) };
+    let text = format!("{k} of {n} failed, {} to {}", percent_down(low), percent_up(high));
+    page.bars(&[Bar { label: "the check", rate, between: (low, high), text }]);
+    page.section(
+        "What was turned",
+        "Failures of all runs, for each value of each input; the darker, the more. A border marks what is no chance.",
+    );
+    let mut axes: Vec<&str> = report.arms.iter().map(|arm| arm.axis).collect();
+    axes.dedup();
+    for axis in axes {
+        let of_axis = report.arms.iter().filter(|arm| arm.axis == axis);
+        let cells: Vec<Cell> = of_axis
+            .map(|arm| {
+                let tally = arm.confirmed.unwrap_or(arm.screened);
+                Cell {
+                    // The option's name is the heading's business; of a date, so are its last zeros.
+                    label: arm.options.split_once(' ').map_or("", |(_, value)| value).to_owned(),
+                    failed: tally.failed,
+                    runs: tally.passed + tally.failed,
+                    sure: arm.significant,
+                }
+            })
+            .collect();
+        page.cells(axis, &cells);
+    }
+    if !report.edges.is_empty() {
+        page.section("Where it turns", "Found by halving, to the second.");
+        page.list(&report.edges.iter().map(|edge| edge.text()).collect::<Vec<_>>());
+    }
+    let mut facts = Vec::new();
+    for (name, found, rate) in [("fails", &report.fails, 1.0), ("passes", &report.passes, 0.0)] {
+        if let Some((command, failing)) = found {
+            let share = if rate > 0.5 { *failing } else { 1.0 - failing };
+            facts.push((name, format!("{} of the time: {command}", percent(share))));
+        }
+    }
+    if !facts.is_empty() {
+        page.section(
+            "To see it",
+            "The command with the highest rate of failures seen, and the one with the lowest.",
+        );
+        page.facts(&facts);
+    }
+    page.section("What it cost", "Each run is a sandbox of its own.");
+    let mut facts = vec![
+        ("tree", report.tree.clone()),
+        ("key", report.key.clone()),
+        ("runs", format!("{} in {}", report.runs, seconds(report.secs))),
+    ];
+    facts.extend(report.skipped.iter().map(|(axis, why)| ("not turned", format!("{axis}: {why}"))));
+    page.facts(&facts);
+    page.finish()
+}
