@@ -4,7 +4,7 @@
 
 use crate::model::digest::Digest;
 use crate::sandbox::SandboxError;
-use crate::sandbox::probe::{Abilities, probe};
+use crate::sandbox::probe::{Abilities, probe, require_own_proc};
 use crate::store::{Store, StorePaths};
 use rustix::thread::SecureComputingMode;
 use std::fs;
@@ -29,6 +29,7 @@ impl Machine {
 
     /// The kept answer, else a new one. That it cannot be kept is no error.
     pub(crate) fn abilities(&self) -> Result<Abilities, SandboxError> {
+        require_own_proc()?;
         let Some(folder) = &self.folder else { return probe() };
         let path = folder.join(fingerprint().hex());
         if let Some(known) = fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok()) {
@@ -41,6 +42,7 @@ impl Machine {
 
     /// Probes anew, for `doctor` and after a run that did not get what was promised.
     pub(crate) fn probe_again(&self) -> Result<Abilities, SandboxError> {
+        require_own_proc()?;
         let found = probe()?;
         if let Some(folder) = &self.folder {
             keep(folder, &folder.join(fingerprint().hex()), &found);

@@ -63,6 +63,12 @@ pub enum SandboxError {
         /// Each missing layer and what stopped it.
         missing: Vec<(Layer, String)>,
     },
+    /// /proc is not there, or not of this process's own PID namespace.
+    #[error("/proc {why}, so that no process of a sandbox can be looked after")]
+    Proc {
+        /// What is wrong with it.
+        why: &'static str,
+    },
     /// A step of building it failed.
     #[error("failed to {}{}: {}", .0.step, about(.0), io::Error::from_raw_os_error(.0.errno))]
     Step(Failure),
@@ -101,6 +107,10 @@ impl SandboxError {
             ),
             Self::Step(failure) => hint_for(failure.step).map(str::to_owned),
             Self::Cgroup(_) => Some("`checkrun doctor` tells which limits can be enforced here".to_owned()),
+            Self::Proc { .. } => Some(
+                "mount it for this PID namespace: `mount -t proc proc /proc`, `unshare --mount-proc`, bwrap's `--proc /proc`"
+                    .to_owned(),
+            ),
             Self::Nul { .. } => None,
             Self::Lost => Some("was it out of memory? run it again, or set a lower --memory".to_owned()),
         }

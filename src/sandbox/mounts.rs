@@ -126,8 +126,8 @@ pub(super) struct Root {
 
 /// Builds all but /proc, which only a process of the new PID namespace can mount.
 pub(super) fn build(plan: &Plan, sources: Sources) -> Result<Root, Failure> {
-    let size = plan.limits.disk.0.to_string();
-    let scratch = new_tmpfs(&size, "0755").at(Step::Scratch, "")?;
+    let bytes = plan.limits.disk.0;
+    let scratch = new_limited_tmpfs(bytes).at(Step::Scratch, "")?;
     // Before the root, which is not to be covered by them.
     attach(scratch.as_fd()).at(Step::Scratch, "")?;
     if plan.style == TreeStyle::Overlay {
@@ -179,10 +179,23 @@ pub(super) fn attach(mount: BorrowedFd<'_>) -> rustix::io::Result<()> {
     at("/tmp").or_else(|_| at("/"))
 }
 
+/// A file system of that size. Empty files take no block of it, but a kilobyte of the kernel's memory each, so they are
+/// limited as well: to one for each page, as the kernel does where no size is given (tmpfs(5), `nr_inodes`), with some
+/// thousands for the smallest.
+fn new_limited_tmpfs(bytes: u64) -> rustix::io::Result<OwnedFd> {
+    let inodes = (bytes / 4096).max(16_384).to_string();
+    make_tmpfs(&[("size", &bytes.to_string()), ("nr_inodes", &inodes), ("mode", "0755")])
+}
+
 pub(super) fn new_tmpfs(size: &str, mode: &str) -> rustix::io::Result<OwnedFd> {
+    make_tmpfs(&[("size", size), ("mode", mode)])
+}
+
+fn make_tmpfs(options: &[(&str, &str)]) -> rustix::io::Result<OwnedFd> {
     let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    fsconfig_set_string(context.as_fd(), "size", size)?;
-    fsconfig_set_string(context.as_fd(), "mode", mode)?;
+    for (name, value) in options {
+        fsconfig_set_string(context.as_fd(), *name, *value)?;
+    }
     fsconfig_create(context.as_fd())?;
     fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, PLAIN)
 }

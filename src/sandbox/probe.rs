@@ -83,6 +83,20 @@ pub fn host_user(uid: u32, gid: u32, uid_map: &str) -> Result<HostUser, String> 
     }
 }
 
+/// Insists on a /proc that shows this process under its own number. In that of another PID namespace a process of the
+/// sandbox would be taken for whoever has its number there.
+///
+/// # Errors
+/// There is none, or it is another's.
+pub fn require_own_proc() -> Result<(), SandboxError> {
+    let own = std::process::id().to_string();
+    match std::fs::read_link("/proc/self") {
+        Ok(number) if number.as_os_str() == own.as_str() => Ok(()),
+        Ok(_) => Err(SandboxError::Proc { why: "is that of another PID namespace" }),
+        Err(_) => Err(SandboxError::Proc { why: "is not mounted" }),
+    }
+}
+
 /// Tries everything once; takes a few milliseconds.
 ///
 /// # Errors

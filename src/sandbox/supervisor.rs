@@ -322,10 +322,11 @@ fn hand_over(observer: Observer, to_launcher: &OwnedFd) -> Result<(), Failure> {
         .at(Step::Channel, "observation")
 }
 
-/// Bytes in use on the writable file system, and whether it is full but for a sliver.
+/// Bytes in use on the writable file system, and whether it, or the room for names on it, is full but for a sliver.
 pub(super) fn space_used(scratch: &OwnedFd) -> rustix::io::Result<(u64, bool)> {
     let stat = rustix::fs::fstatvfs(scratch)?;
     let used = stat.f_blocks.saturating_sub(stat.f_bfree).saturating_mul(stat.f_frsize);
     // A program that finds the disk full often frees a little before it ends.
-    Ok((used, stat.f_bfree.saturating_mul(64) < stat.f_blocks))
+    let is_full = |free: u64, all: u64| free.saturating_mul(64) < all;
+    Ok((used, is_full(stat.f_bfree, stat.f_blocks) || is_full(stat.f_ffree, stat.f_files)))
 }

@@ -5,6 +5,9 @@ use rusqlite::ErrorCode;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// What the kernel says of a disk that does not read or write.
+const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
+
 /// Why the store cannot be used, or not for this.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -56,6 +59,14 @@ pub enum StoreError {
     Full {
         /// The database file.
         path: PathBuf,
+    },
+    /// The disk does not read or write; on a full one SQLite says so of a file that is mapped into memory.
+    #[error("cannot use the records in {path}: {why}")]
+    Disk {
+        /// The database file.
+        path: PathBuf,
+        /// What SQLite said.
+        why: String,
     },
     /// Others have held the database for too long.
     #[error("the records in {path} are in use by others for too long: {why}")]
@@ -125,7 +136,9 @@ impl StoreError {
                     .to_owned(),
             ),
             Self::Damaged { .. } => Some("the next run that is recorded puts it aside and begins anew".to_owned()),
-            Self::Full { .. } => Some("make room on that file system, or run `checkrun gc`".to_owned()),
+            Self::Full { .. } | Self::Disk { .. } => {
+                Some("make room on that file system, or run `checkrun gc`".to_owned())
+            }
             Self::Ambiguous { .. } => Some("write more digits".to_owned()),
             Self::Busy { .. } | Self::Sql { .. } | Self::TooLarge { .. } | Self::NotAKey { .. } => None,
         }
@@ -137,6 +150,16 @@ impl StoreError {
         match self {
             Self::Full { .. } => true,
             Self::File { source, .. } => is_full(source),
+            _ => false,
+        }
+    }
+
+    /// True where nothing is wrong but the disk: it has no room left, or does not read or write.
+    #[must_use]
+    pub fn is_of_the_disk(&self) -> bool {
+        match self {
+            Self::Full { .. } | Self::Disk { .. } => true,
+            Self::File { source, .. } => is_full(source) || source.raw_os_error() == Some(EIO),
             _ => false,
         }
     }
@@ -155,6 +178,8 @@ impl StoreError {
                 ErrorCode::DatabaseBusy
                 | ErrorCode::DatabaseLocked
                 | ErrorCode::FileLockingProtocolFailed => Self::Busy { path, why },
+                // A file that cannot be made for want of room is one that cannot be opened, to SQLite.
+                ErrorCode::CannotOpen if has_no_room(&path) => Self::Full { path },
                 ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen => {
                     Self::NoAccess { path, why }
                 }
@@ -163,6 +188,7 @@ impl StoreError {
                 {
                     Self::Damaged { path, why }
                 }
+                ErrorCode::SystemIoFailure => Self::Disk { path, why },
                 ErrorCode::Unknown if has_lost_schema(&why) => Self::Damaged { path, why },
                 _ => Self::Sql { path, why },
             },
@@ -180,6 +206,13 @@ impl StoreError {
 /// Migrations only add, so a file without its tables or columns has lost them.
 fn has_lost_schema(why: &str) -> bool {
     why.contains("no such table") || why.contains("no such column")
+}
+
+/// Whether the file system that a file is on has no block or no inode left for this user.
+fn has_no_room(path: &Path) -> bool {
+    let folder = path.parent().unwrap_or(path);
+    rustix::fs::statvfs(folder)
+        .is_ok_and(|room| room.f_bavail == 0 || (room.f_files > 0 && room.f_favail == 0))
 }
 
 fn is_full(error: &io::Error) -> bool {
