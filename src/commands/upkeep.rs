@@ -6,6 +6,7 @@ use crate::commands::{Failure, Session, clock_check};
 use crate::flight;
 use crate::logs;
 use crate::model::layer::{Layer, LayerState, Level};
+use crate::pipeline;
 use crate::sandbox::probe::Abilities;
 use crate::stage;
 use crate::store::{Bounds, Store};
@@ -149,14 +150,16 @@ pub(super) fn gc(wanted: Gc, session: &mut Session) -> Result<u8, Failure> {
         age_secs: age,
         ..Bounds::default()
     };
-    let mut writer = Store::open_writer(paths)?;
-    let swept = writer.gc(bounds, i64::try_from(now).unwrap_or(0))?;
     let trees = paths.cache.join("trees");
     let mut leftovers = stage::sweep_stale(&trees).map_err(|error| Failure::new(error.to_string(), None))?;
     leftovers += logs::sweep(&paths.logs()).map_err(|error| Failure::new(error.to_string(), None))?;
     leftovers += flight::sweep(&paths.locks()).map_err(|error| Failure::new(error.to_string(), None))?;
+    leftovers += pipeline::sweep_leftovers(&session.around);
     let keep = wanted.max_size.map_or(stage::LAYER_BYTES, |size| size.0);
     let layers = stage::remove_unused(&trees, keep).map_err(|error| Failure::new(error.to_string(), None))?;
+    // Last: on a full disk the records can only be opened once something else has gone.
+    let mut writer = Store::open_writer(paths)?;
+    let swept = writer.gc(bounds, i64::try_from(now).unwrap_or(0))?;
     let removed =
         Removed { records: swept.records, logs: swept.logs, log_bytes: swept.log_bytes, layers, leftovers };
     if session.reporter.is_json() {

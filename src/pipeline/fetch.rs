@@ -11,6 +11,7 @@ use crate::model::outcome::Outcome;
 use crate::model::policy::{ClockStart, ClockWish};
 use crate::model::runner::{PrepareRule, Runner};
 use crate::model::units::Bytes;
+use crate::pipeline::leftovers::sweep;
 use crate::pipeline::packages;
 use crate::pipeline::{Bearings, Caching, PipelineError, Surroundings, Wish, answer, prepare_on};
 use crate::sandbox::plan::{HOME_PLACE, TREE_PLACE};
@@ -106,7 +107,10 @@ fn one(
     let noted = packages::noted_at(around, &rule.name).join(key.hex());
     let options = packages::options(around, &prepared.abilities);
     let known = std::fs::read_to_string(&noted).ok().and_then(|text| Digest::parse(text.trim()));
-    if let Some(digest) = known.filter(|digest| !again && options.existing(*digest).is_some()) {
+    let there = known.and_then(|digest| Some((digest, options.existing(digest)?))).filter(|_| !again);
+    if let Some((digest, folder)) = there
+        && stage::packages_are_intact(&folder)?
+    {
         return Ok(FetchedHow::Already(digest));
     }
     // What keeps a check from the network is not for a step that needs it, and what the caller has downloaded would
@@ -182,6 +186,8 @@ impl Archive {
     fn create(scratch: &Path) -> Result<Self, PipelineError> {
         let archive = Self { path: scratch.join(format!("prepare-{}.tar", std::process::id())) };
         std::fs::create_dir_all(scratch).map_err(|source| archive.failed(source))?;
+        // A preparation that was killed may have left gigabytes.
+        sweep(scratch);
         Ok(archive)
     }
 

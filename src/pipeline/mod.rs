@@ -10,6 +10,7 @@ mod ground;
 mod groups;
 mod inputs;
 mod lead;
+mod leftovers;
 mod packages;
 mod prepare;
 mod recording;
@@ -21,6 +22,7 @@ mod verdict;
 pub use bearings::Bearings;
 pub use fetch::{Fetched, FetchedHow, fetch};
 pub use groups::{HostInputs, InputGroups, TreeInputs};
+pub use leftovers::sweep_leftovers;
 pub use prepare::{DEFAULT_POLICY, Origin, Prepared, Wish, prepare, prepare_on};
 pub use repeat::{Director, Execution, repeat};
 pub use standing::{inputs_differ, inputs_that_hold};
@@ -142,6 +144,9 @@ pub enum PipelineError {
     /// A layer of packages was removed between look-up and run.
     #[error("the packages at {path} were removed a moment ago")]
     PackagesGone { path: PathBuf },
+    /// A layer of packages is not as it was made.
+    #[error("the packages at {path} were altered since they were put there, and are taken away")]
+    PackagesAltered { path: PathBuf },
     /// The clock is to start at a commit's date, and there is none.
     #[error("the clock cannot start at the commit's date: {why}")]
     NoCommitDate { why: &'static str },
@@ -184,6 +189,7 @@ impl PipelineError {
             ),
             Self::NothingFound { .. } => Some("install the packages as usual, or let `checkrun prepare` fetch them; `checkrun runners NAME` shows what a runner looks for".to_owned()),
             Self::FoundChanged { .. } | Self::PackagesGone { .. } => Some("run it again".to_owned()),
+            Self::PackagesAltered { .. } => Some("`checkrun prepare` fetches them again; with `--deps found` they are copied again".to_owned()),
             Self::NothingToPrepare { .. } => Some("`--cwd DIR` prepares a folder of the tree; docs/runners.md says how to write a step".to_owned()),
             Self::PrepareLevel => Some("leave `--policy` out, or name one of the level `full`".to_owned()),
             Self::NotCached(_) => Some("`checkrun explain` says what differs; without `--cached-only` it is run".to_owned()),
@@ -270,7 +276,8 @@ pub fn answer(
     let means = Means { caching, around, ground: &ground, interrupts: &interrupts };
     let answered = match join_or_run(prepared, &found, means, log.clone(), sink) {
         Err(error) if Ground::is_to_blame(&error, caching) => {
-            if caching != Caching::Off {
+            // Said once: the look-up may have met the same.
+            if caching != Caching::Off && !found.damage.contains(&error.to_string()) {
                 sink.event(Event::Warning(&format!("the result is not recorded: {error}")));
             }
             let ground = Ground::spare(around)?;

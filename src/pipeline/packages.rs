@@ -8,6 +8,7 @@ use crate::model::digest::Digest;
 use crate::model::layer::Level;
 use crate::model::policy::Policy;
 use crate::model::runner::{PrepareRule, ResolvedRunner, Runner};
+use crate::pipeline::leftovers::sweep;
 use crate::pipeline::{PipelineError, Surroundings, Wish};
 use crate::sandbox::plan::{HOME_PLACE, TREE_PLACE};
 use crate::sandbox::probe::Abilities;
@@ -144,6 +145,7 @@ pub(super) fn keep(path: &Path, digest: Digest) -> Result<(), PipelineError> {
     let temporary = path.with_extension(std::process::id().to_string());
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(failed)?;
+        sweep(folder);
     }
     fs::write(&temporary, format!("{digest}\n")).and_then(|()| fs::rename(&temporary, path)).map_err(failed)
 }

@@ -126,7 +126,11 @@ impl Prepared {
 /// # Errors
 /// Whatever is wrong with what was asked: revision, policy, runner, folder, limits that cannot be kept.
 pub fn prepare(wish: &Wish, around: &Surroundings) -> Result<Prepared, PipelineError> {
-    let snapshot = tree::resolve(&wish.start, &wish.source, &around.scratch())?;
+    let snapshot = match tree::resolve(&wish.start, &wish.source, &around.scratch()) {
+        // What is too much for memory has no room in the cache.
+        Err(error) if error.is_of_the_disk() => tree::resolve(&wish.start, &wish.source, &around.temporary)?,
+        other => other?,
+    };
     prepare_on(wish, snapshot, &mut Bearings::new(around))
 }
 

@@ -14,6 +14,7 @@ use crate::model::units::show_instant;
 use crate::pipeline::abilities::boot_id;
 use crate::pipeline::ground::Ground;
 use crate::pipeline::inputs::{self, Fact};
+use crate::pipeline::leftovers::sweep;
 use crate::pipeline::prepare::shown_folder;
 use crate::pipeline::recording::{LogCopy, Recorded, Recording};
 use crate::pipeline::verdict::{Verdict, verdict};
@@ -24,6 +25,8 @@ use crate::stage::{self, InUse, LayerOptions};
 use crate::store::{Bounds, NewRecord, Store, StoreError, Writer};
 use crate::summary::Summary;
 use std::collections::BTreeSet;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -56,7 +59,9 @@ pub(super) fn run(
     let (tree, _in_use) = lay_out(prepared, ground, sink)?;
     let foreign = prepared.snapshot.foreign(prepared.action.filled)?;
     // The full level holds all that a check writes in memory and needs no folder on the host.
-    let folder = (prepared.action.level == Level::Landlock).then(|| RunFolder::make(ground)).transpose()?;
+    let is_other = prepared.abilities.user.switch;
+    let make = || RunFolder::make(ground, is_other, around);
+    let folder = (prepared.action.level == Level::Landlock).then(make).transpose()?;
     let scratch = folder.as_ref().map_or(Path::new(""), |folder| &folder.path);
     let mut plan = Plan::new(&prepared.action, &prepared.abilities, tree, scratch)?;
     // What is not kept is not asked for: each look at a path costs the check a detour.
@@ -142,6 +147,9 @@ fn lay_out(
         let in_use = stack.iter().map(|path| stage::in_use(path)).collect::<Result<Option<Vec<_>>, _>>()?;
         if let Some(mut in_use) = in_use {
             for deps in &prepared.action.deps {
+                if !stage::packages_are_intact(&deps.folder)? {
+                    return Err(PipelineError::PackagesAltered { path: deps.folder.clone() });
+                }
                 let gone = || PipelineError::PackagesGone { path: deps.folder.clone() };
                 in_use.push(stage::in_use(&deps.folder)?.ok_or_else(gone)?);
             }
@@ -153,36 +161,28 @@ fn lay_out(
 /// An empty folder for one run, removed with all that is in it when the run is over.
 struct RunFolder {
     path: PathBuf,
+    /// Where it is, if not in the cache.
+    _spare: Option<Ground>,
 }
 
 impl RunFolder {
-    fn make(ground: &Ground) -> Result<Self, PipelineError> {
-        let runs = ground.runs();
+    /// Makes one that the check's user can reach: where that is not the caller, it may not be able to pass through the
+    /// folders above the cache, as those of root's home.
+    fn make(ground: &Ground, is_other: bool, around: &Surroundings) -> Result<Self, PipelineError> {
+        let spare = (is_other && !ground.is_open_to_others()).then(|| Ground::spare(around)).transpose()?;
+        let runs = spare.as_ref().unwrap_or(ground).runs();
         let path = runs.join(format!("run-{}", std::process::id()));
         let failed = |source| PipelineError::Folder { what: "make", path: path.clone(), source };
         std::fs::create_dir_all(&runs).map_err(failed)?;
         sweep(&runs);
-        std::fs::create_dir(&path).map_err(failed)?;
-        Ok(Self { path })
+        DirBuilder::new().mode(0o700).create(&path).map_err(failed)?;
+        Ok(Self { path, _spare: spare })
     }
 }
 
 impl Drop for RunFolder {
     fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.path));
-    }
-}
-
-/// Removes folders of runs whose process is no more, and our own if a process of the same number left one.
-fn sweep(runs: &Path) {
-    let Ok(entries) = std::fs::read_dir(runs) else { return };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let pid = name.to_str().and_then(|name| name.strip_prefix("run-")?.parse::<u32>().ok());
-        let alive = |pid: u32| Path::new("/proc").join(pid.to_string()).exists();
-        if pid.is_some_and(|pid| pid == std::process::id() || !alive(pid)) {
-            drop(std::fs::remove_dir_all(entry.path()));
-        }
+        drop(stage::remove_folder(&self.path));
     }
 }
 

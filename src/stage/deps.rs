@@ -48,6 +48,23 @@ impl DepsOptions {
     }
 }
 
+/// Whether a layer of packages is as it was made, as [`crate::stage::layer`] looks at trees. One that is not is taken out of
+/// its place.
+///
+/// # Errors
+/// It was altered and cannot be taken out of its place.
+pub fn is_intact(layer: &Path) -> Result<bool, StageError> {
+    let (Some(root), Some(name)) = (layer.parent(), layer.file_name().and_then(OsStr::to_str)) else {
+        return Ok(false);
+    };
+    let place = Place::named(root, name, BOOT);
+    if place.is_intact() {
+        return Ok(true);
+    }
+    place.retire(root)?;
+    Ok(false)
+}
+
 /// A folder of a working tree that becomes part of a layer.
 #[derive(Clone, Debug)]
 pub struct DepsSource {

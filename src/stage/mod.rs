@@ -11,14 +11,18 @@ mod error;
 mod git;
 mod place;
 mod python;
+mod removal;
 mod stamp;
 #[cfg(test)]
 mod tests;
 mod upkeep;
 
-pub use crate::stage::deps::{DepsOptions, DepsSource, layer_of_archive, layer_of_folders, stamp};
+pub use crate::stage::deps::{
+    DepsOptions, DepsSource, is_intact as packages_are_intact, layer_of_archive, layer_of_folders, stamp,
+};
 pub use crate::stage::error::StageError;
 pub use crate::stage::git::git_layer;
+pub use crate::stage::removal::remove_folder;
 pub use crate::stage::upkeep::{InUse, LAYER_BYTES, in_use, remove_unused, sweep_stale};
 
 use crate::model::event::{Event, Sink};

@@ -12,6 +12,7 @@ use crate::model::digest::ObjectId;
 use crate::stage::base::MAX_STACK;
 use crate::stage::build::{Size, Work};
 use crate::stage::error::StageError;
+use crate::stage::removal::remove_folder;
 use crate::stage::stamp::Stamps;
 use crate::stage::{Layer, LayerOptions};
 use crate::tree::open_root;
@@ -351,7 +352,7 @@ pub(super) fn is_at(fd: &OwnedFd, path: &Path) -> bool {
 
 /// Removes a file or folder as far as that goes; what stays is found by a later sweep.
 pub(super) fn remove(path: &Path) {
-    if std::fs::remove_dir_all(path).is_err() {
+    if remove_folder(path).is_err() {
         // Also tried on what was there already half removed; a second failure is for a later sweep to mend.
         let _ = std::fs::remove_file(path).is_ok();
     }

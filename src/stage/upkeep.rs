@@ -5,6 +5,7 @@ use crate::stage::StageError;
 use crate::stage::place::{
     META_SUFFIX, NEW, base_of, beside, bytes_of, grave, is_at, lock_all, remove, remove_beside,
 };
+use crate::stage::removal::remove_folder;
 use crate::tree::open_root;
 use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock};
@@ -103,7 +104,7 @@ pub fn remove_unused(root: &Path, keep: u64) -> Result<u64, StageError> {
     let removed = graves.len();
     for (path, _lock) in graves {
         // What stays is found by a sweep.
-        let _ = fs::remove_dir_all(&path).is_ok();
+        let _ = remove_folder(&path).is_ok();
     }
     Ok(u64::try_from(removed).unwrap_or(u64::MAX))
 }

@@ -119,7 +119,8 @@ pub(super) fn create(path: &Path) -> Result<(), StoreError> {
     let failed = |source| StoreError::File { what: "make", path: path.to_owned(), source };
     let mut word = [0_u8; 8];
     getrandom(&mut word, GetRandomFlags::empty()).map_err(|errno| failed(errno.into()))?;
-    let temporary = path.with_file_name(format!("new-{:016x}.db", u64::from_le_bytes(word)));
+    let temporary =
+        path.with_file_name(format!("new-{}-{:016x}.db", std::process::id(), u64::from_le_bytes(word)));
     let made = create_at(&temporary)
         .map_err(|error| StoreError::of_sql(path, &error))
         .and_then(|()| publish_new(&temporary, path).map_err(failed));
@@ -128,6 +129,19 @@ pub(super) fn create(path: &Path) -> Result<(), StoreError> {
         std::fs::remove_file(beside(&temporary, suffix)).unwrap_or_default();
     }
     made
+}
+
+/// Removes databases whose makers were killed before they had their name.
+pub(super) fn sweep_unfinished(paths: &StorePaths) {
+    for entry in std::fs::read_dir(paths.records()).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let maker =
+            name.to_str().and_then(|name| name.strip_prefix("new-")?.split_once('-')?.0.parse::<u32>().ok());
+        if maker.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
+            // Another sweep may have been here first.
+            std::fs::remove_file(entry.path()).unwrap_or_default();
+        }
+    }
 }
 
 fn create_at(path: &Path) -> rusqlite::Result<()> {

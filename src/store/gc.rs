@@ -3,7 +3,7 @@
 
 use crate::logs;
 use crate::model::digest::Digest;
-use crate::store::{StoreError, Writer, row};
+use crate::store::{StoreError, Writer, connection, row};
 use rusqlite::{Connection, TransactionBehavior, params};
 use std::collections::HashMap;
 
@@ -67,6 +67,7 @@ impl Writer {
     /// # Errors
     /// The database or the folder of logs cannot be read or written.
     pub fn gc(&mut self, bounds: Bounds, now: i64) -> Result<Swept, StoreError> {
+        connection::sweep_unfinished(self.paths());
         let (mut swept, named) = self.run(|connection, _| {
             let swept = trim(connection, bounds, now)?;
             // Gives pages back to the file system; there is nothing to read from it.

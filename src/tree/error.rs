@@ -210,6 +210,16 @@ impl TreeError {
         Some(hint.to_owned())
     }
 
+    /// True where a disk has no room left, or does not read or write.
+    #[must_use]
+    pub fn is_of_the_disk(&self) -> bool {
+        use rustix::io::Errno;
+        let Self::Io { source, .. } = self else { return false };
+        [Errno::NOSPC, Errno::DQUOT, Errno::IO]
+            .iter()
+            .any(|errno| source.raw_os_error() == Some(errno.raw_os_error()))
+    }
+
     pub(super) fn io(action: &'static str, path: impl Into<PathBuf>, source: impl Into<io::Error>) -> Self {
         Self::Io { action, path: path.into(), source: source.into() }
     }
