@@ -17,14 +17,20 @@ mod clock_reads;
 mod clock_waits;
 /// What a user and a harness can rely on: options, statuses, the result object.
 mod contract;
-/// Killed at any moment, and disks that are full.
+/// Bits that flip and files that are cut, in all that the cache holds.
+mod corruption;
+/// Killed at any moment.
 mod crashes;
 /// Many processes on one cache.
 mod crowd;
+/// Disks that are full or fail, and clocks that are set back.
+mod disks;
 /// How a run ends, and that nothing of it is left.
 mod ending;
 /// Attempts to get out, in hundreds.
 mod escapes;
+/// Checks that take whatever they can get.
+mod exhaustion;
 /// How flaky a check is.
 mod flake;
 /// Why a check is flaky.
@@ -35,6 +41,10 @@ mod flake_pages;
 mod flake_tests;
 /// One check from question to answer.
 mod flow;
+/// Each parser of foreign bytes, given thousands of inputs.
+mod foreign_bytes;
+/// The same bytes, as the built program meets them.
+mod foreign_input;
 /// The guides in docs/, run.
 mod guides;
 /// Guard `inputs`: observed inputs.
@@ -50,6 +60,8 @@ mod jail_processes;
 mod jail_view;
 /// What a key holds and what it leaves out.
 mod keys;
+/// Machines as containers, sandboxes and hardened systems have them.
+mod ladder;
 /// What holds without namespaces.
 mod landlock_level;
 /// Limits hold, are told by their own words, and are refused where they cannot be kept.

@@ -1,5 +1,7 @@
 //! What every test stands on: a throw-away place with a real git repository, the built program, and who runs it.
 
+pub mod corpus;
+pub mod moments;
 pub mod probe;
 pub mod probes;
 pub mod store;
