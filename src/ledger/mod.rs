@@ -25,7 +25,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Digits of a step's definition: enough that no two definitions of one step are alike by chance.
-const DEFINITION_DIGITS: usize = 12;
+const DEFINITION_DIGITS: usize = 8;
+/// The fewest digits by which a tree is named.
+const FEWEST_DIGITS: usize = 4;
 
 /// Which of the shapes a ledger has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -144,7 +146,7 @@ pub struct PastFailure {
 }
 
 impl Step {
-    /// What evidence is made for: a digest over check, touches and dependencies, 12 hex digits.
+    /// What evidence is made for: a digest over check, touches and dependencies, 8 hex digits.
     #[must_use]
     pub fn definition(&self) -> String {
         let mut hasher = blake3::Hasher::new();
@@ -182,6 +184,11 @@ impl Step {
     pub fn claims_done(&self) -> bool {
         matches!(self.status.as_deref(), Some("passed" | "done" | "certified" | "complete" | "completed"))
     }
+}
+
+/// Whether a name, in full or shortened as git does, stands for the tree of that full id.
+fn names_tree(name: &str, tree: &str) -> bool {
+    name.len() >= FEWEST_DIGITS && tree.starts_with(name)
 }
 
 impl Ledger {

@@ -287,11 +287,17 @@ fn evidence(node: &Node) -> Result<Evidence, Wrong> {
             }
         }
     }
+    // The version of the plan stands behind the definition, or in a field of its own.
+    let made_for = text("definition")?;
+    let (definition, behind) = match made_for.as_deref().and_then(|text| text.split_once('/')) {
+        Some((definition, version)) => (Some(definition.to_owned()), Some(version.to_owned())),
+        None => (made_for, None),
+    };
     Ok(Evidence {
         at: text("at")?,
         tree: text("tree")?,
-        definition: text("definition")?,
-        plan_version: optional(node.get("plan_version"), |node| version(node, "plan_version"))?,
+        definition,
+        plan_version: optional(node.get("plan_version"), |node| version(node, "plan_version"))?.or(behind),
         is_boundary: node.get("boundary").is_none_or(|node| node.value != Value::Bool(false)),
     })
 }

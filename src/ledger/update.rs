@@ -3,13 +3,16 @@
 #![forbid(unsafe_code)]
 
 use crate::ledger::edit::{self, Change};
-use crate::ledger::{Document, PastFailure, Shape, Step, signature};
+use crate::ledger::{Document, PastFailure, Shape, Step, names_tree, signature};
 use serde_json::{Value, json};
 
 /// Failures of one step that are kept, the newest.
 const KEPT_FAILURES: usize = 5;
 /// The most that is kept of a failing command's output, in bytes.
 const TAIL_BYTES: usize = 2048;
+/// Digits of a tree's id that are written. Of ten million objects, two share them once in thirty million times; a name
+/// that fits two counts as no evidence, and what holds on a tree is never taken from a ledger.
+const TREE_DIGITS: usize = 12;
 
 /// One command of a step and what came of it.
 #[derive(Clone, PartialEq, Debug)]
@@ -45,7 +48,8 @@ impl Update {
         if !stands || of.renew {
             fields.push(("evidence", evidence(step, of, ran, is_boundary)));
         }
-        let is_new = step.evidence.as_ref().and_then(|evidence| evidence.tree.as_deref()) != Some(of.tree);
+        let before = step.evidence.as_ref().and_then(|evidence| evidence.tree.as_deref());
+        let is_new = !before.is_some_and(|before| names_tree(before, of.tree));
         if of.counts && (is_new || !stands) {
             fields.push(("attempts", json!(step.attempts.saturating_add(1))));
         }
@@ -56,10 +60,9 @@ impl Update {
     #[must_use]
     pub fn failed(step: &Step, of: &About<'_>, ran: &Ran, hypothesis: Option<&str>) -> Self {
         let mut fields = vec![("status", json!(not_done(step, of.shape)))];
-        let is_known = step
-            .last_failure
-            .as_ref()
-            .is_some_and(|last| last.tree.as_deref() == Some(of.tree) && last.cmd == ran.cmd);
+        let is_known = step.last_failure.as_ref().is_some_and(|last| {
+            last.cmd == ran.cmd && last.tree.as_deref().is_some_and(|before| names_tree(before, of.tree))
+        });
         if of.counts && !is_known {
             fields.push(("attempts", json!(step.attempts.saturating_add(1))));
         }
@@ -68,7 +71,8 @@ impl Update {
                 step.last_failure.as_ref().filter(|_| is_known).and_then(|last| last.hypothesis.clone());
             let hypothesis = hypothesis.map(str::to_owned).or(earlier);
             let mut last = json!({
-                "at": ran.at, "cmd": ran.cmd, "exit": ran.exit, "tail": end_of(&ran.tail), "tree": of.tree,
+                "at": ran.at, "cmd": ran.cmd, "exit": ran.exit, "tail": end_of(&ran.tail),
+                "tree": short(of.tree),
             });
             if let Some(text) = &hypothesis {
                 last["hypothesis"] = json!(text);
@@ -123,20 +127,23 @@ fn not_done(step: &Step, shape: Shape) -> String {
     }
 }
 
-/// Evidence as it is written: when, on which tree, and for which definition. The commands are the step's own `check`, and
-/// how each of them ended, how long it took and what it said is on record under that tree, so that is not written here:
-/// a ledger is read whole at each start, and most of it is steps that hold.
+/// Evidence as it is written: when, on which tree, and for which definition of the step under which version of the plan.
+/// The commands are the step's own `check`, and how each of them ended, how long it took and what it said is on record
+/// under that tree, so that is not written here: a ledger is read whole at each start, and most of it is steps that hold.
 fn evidence(step: &Step, of: &About<'_>, ran: &[Ran], is_boundary: bool) -> Value {
     let at = ran.iter().map(|ran| ran.at.as_str()).max().unwrap_or_default();
-    let mut evidence = json!({"at": at, "tree": of.tree, "definition": step.definition()});
-    if let Some(version) = of.plan_version {
-        evidence["plan_version"] =
-            serde_json::from_str(version).ok().filter(Value::is_number).unwrap_or(json!(version));
-    }
+    let version = of.plan_version.map_or_else(String::new, |version| format!("/{version}"));
+    let made_for = format!("{}{version}", step.definition());
+    let mut evidence = json!({"at": at, "tree": short(of.tree), "definition": made_for});
     if !is_boundary {
         evidence["boundary"] = json!(false);
     }
     evidence
+}
+
+/// The name of a tree as it is written.
+fn short(tree: &str) -> &str {
+    tree.get(..TREE_DIGITS).unwrap_or(tree)
 }
 
 fn failures(step: &Step, new: PastFailure, is_known: bool) -> Value {

@@ -63,10 +63,9 @@ fn a_certified_step_is_a_commit_of_the_tree_that_was_checked() {
         }
         let written = file(&env);
         assert_eq!(written["steps"][0]["status"], "passed");
-        assert_eq!(
-            (&written["steps"][0]["evidence"]["tree"], &written["steps"][0]["attempts"]),
-            (&told["tree"], &json!(1))
-        );
+        let tree = written["steps"][0]["evidence"]["tree"].as_str().unwrap();
+        assert!(tree.len() == 12 && told["tree"].as_str().unwrap().starts_with(tree), "{written}");
+        assert_eq!(written["steps"][0]["attempts"], 1);
         assert_eq!(env.git(&["fsck", "--strict"]), "");
         // Once more changes nothing.
         let again = certify(&env, "s01", &["--commit", "--run", "r-1"]).expect(0).json();

@@ -64,6 +64,8 @@ mod keys;
 mod ladder;
 /// What holds without namespaces.
 mod landlock_level;
+/// Files of ledgers: how large, how bad, and when they are not written.
+mod ledgers;
 /// Limits hold, are told by their own words, and are refused where they cannot be kept.
 mod limits;
 /// Bad input.

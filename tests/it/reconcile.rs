@@ -243,7 +243,8 @@ fn under_guard_touches_only_what_is_the_steps_own_must_be_unchanged() {
     let exact = look(&env, &["ledger.json", "--guard", "exact", "--tree", "HEAD"]).expect(0).json();
     assert_eq!(known(&exact, 1), ["exact", "exact"]);
     let evidence = file(&env)["steps"][0]["evidence"]["tree"].clone();
-    assert_eq!(report["steps"][0]["checks"][0]["tree"], evidence);
+    let checked = report["steps"][0]["checks"][0]["tree"].as_str().unwrap();
+    assert!(checked.starts_with(evidence.as_str().unwrap()), "{report}");
     // What the ledger names is only a tree to compare with: that it passed there must be on record here.
     let mut elsewhere = env.command(&["reconcile", "--format", "json", "--guard", "touches", "ledger.json"]);
     elsewhere.env("CHECKRUN_CACHE_DIR", env.path("home").join("another-cache"));
