@@ -14,7 +14,7 @@ use crate::model::evidence::CacheUse;
 use crate::pipeline::{self, Caching, Prepared};
 use crate::report::{Answer, Circumstances, evidence_text, shell_words};
 use crate::store::{Listing, Reader, Record, Store};
-use crate::tree::{self, Entry, Source};
+use crate::tree::{self, Entry, Source, TreeError};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -61,17 +61,36 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Lists results, newest first.
+/// Whether a text can be the id of a tree or its beginning.
+fn is_id(text: &str) -> bool {
+    (7..=64).contains(&text.len()) && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// Lists results, newest first. A tree that no object of the repository has, such as one without its ledger, is known
+/// by its id as well, or the beginning of it.
 pub(super) fn log(revision: Option<&str>, session: &mut Session) -> Result<u8, Failure> {
+    let mut unknown = None;
     let tree = match revision {
         None => None,
         Some(revision) => {
             let source = Source::Revision(revision.to_owned());
-            Some(tree::resolve(&session.start, &source, &session.around.scratch())?.identity().tree.hex())
+            match tree::resolve(&session.start, &source, &session.around.scratch()) {
+                Ok(snapshot) => Some(snapshot.identity().tree.hex()),
+                Err(error @ TreeError::UnknownRevision { .. }) if is_id(revision) => {
+                    unknown = Some(error);
+                    Some(revision.to_owned())
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
     };
-    let Some(reader) = Store::open_reader(&session.around.store)? else { return Ok(0) };
-    let listing = reader.recent(LISTED, tree.as_deref())?;
+    let listing = match Store::open_reader(&session.around.store)? {
+        Some(reader) => reader.recent(LISTED, tree.as_deref())?,
+        None => Listing::default(),
+    };
+    if let Some(error) = unknown.filter(|_| listing.records.is_empty()) {
+        return Err(error.into());
+    }
     warn(session, &listing);
     for record in &listing.records {
         let row = Row::new(record);

@@ -78,13 +78,17 @@ impl Reader {
         }
     }
 
-    /// The newest records, at most `limit`, of one tree (its full id) or of all.
+    /// The newest records, at most `limit`, of trees whose ids begin like this (one tree, if it is a full id) or of all.
     ///
     /// # Errors
     /// The database cannot be read.
     pub fn recent(&self, limit: u32, tree: Option<&str>) -> Result<Listing, StoreError> {
         match tree {
-            Some(tree) => self.list("WHERE e.tree = ?2 ORDER BY e.id DESC LIMIT ?1", params![limit, tree]),
+            // No digit of an id comes after `f`.
+            Some(tree) => self.list(
+                "WHERE e.tree BETWEEN ?2 AND ?2 || 'g' ORDER BY e.id DESC LIMIT ?1",
+                params![limit, tree],
+            ),
             None => self.list("ORDER BY e.id DESC LIMIT ?1", params![limit]),
         }
     }
