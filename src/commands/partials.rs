@@ -7,9 +7,11 @@ use crate::commands::git::{Author, Git};
 use crate::commands::steps::{PathRow, moves, obstacles, path_rows, put};
 use crate::commands::{Failure, Session};
 use crate::ledger::{Ledger, Pattern, Step, any_covers};
+use crate::model::digest::ObjectId;
 use crate::model::units::show_instant;
-use crate::tree::{self, Commit, Snapshot, Source, State, TreeError, show};
+use crate::tree::{self, Changed, Commit, EntryKind, Snapshot, Source, State, TreeError, show};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// What the references begin with.
@@ -38,12 +40,12 @@ pub(super) fn keep(
 ) -> Result<String, Failure> {
     let git = Git::at(&state.root);
     let run = work.ledger.run.as_deref().unwrap_or("run");
-    let first = format!("{PREFIX}{}/{}", word(run), word(&work.step.id));
+    let first = name_for(work.step, work.ledger);
     let there = git.references(PREFIX)?;
     let tree = work.now.identity().tree.hex();
     let mut free = None;
     for number in 1..MAX_KEPT {
-        let name = if number == 1 { first.clone() } else { format!("{first}.{number}") };
+        let name = numbered(&first, number);
         let Some((_, id)) = there.iter().find(|(known, _)| *known == name) else {
             free = free.or(Some(name));
             break;
@@ -68,6 +70,57 @@ pub(super) fn keep(
     let id = git.commit(&tree, Some(&before), &message(work, goal, run, touches), Author::Ours)?;
     git.point(&name, &id, None, "checkrun rollback")?;
     Ok(name)
+}
+
+/// Work that was kept already.
+pub(super) struct Kept {
+    /// The full name of the reference.
+    pub(super) name: String,
+    /// The files of the state with the work.
+    files: BTreeMap<Vec<u8>, (EntryKind, ObjectId)>,
+    touches: Vec<Pattern>,
+}
+
+impl Kept {
+    /// Whether all that has been changed now is in it as it is now: then there is nothing more to keep.
+    pub(super) fn has(&self, changed: &[Changed], now: &BTreeMap<Vec<u8>, (EntryKind, ObjectId)>) -> bool {
+        changed.iter().all(|changed| now.get(&changed.path) == self.files.get(&changed.path))
+    }
+
+    /// Paths of the step's own that the work had and a state does not.
+    pub(super) fn beyond(&self, before: &BTreeMap<Vec<u8>, (EntryKind, ObjectId)>) -> Vec<&[u8]> {
+        let is_new = |path: &&Vec<u8>| !before.contains_key(*path) && any_covers(&self.touches, path);
+        self.files.keys().filter(is_new).map(Vec::as_slice).collect()
+    }
+}
+
+/// What was kept last of a step when it went back to that very state, if anything.
+pub(super) fn kept_last(
+    step: &Step,
+    ledger: &Ledger,
+    goal: &Snapshot,
+    state: &State,
+) -> Result<Option<Kept>, Failure> {
+    let there = Git::at(&state.root).references(PREFIX)?;
+    let first = name_for(step, ledger);
+    let known = |number: usize| there.iter().find(|(known, _)| *known == numbered(&first, number));
+    let Some((name, id)) = (1..MAX_KEPT).map_while(known).last() else { return Ok(None) };
+    let partial = partial(name, &commit_of(&state.root, id)?);
+    let Some(parent) = &partial.parent else { return Ok(None) };
+    if commit_of(&state.root, parent)?.tree != goal.identity().tree {
+        return Ok(None);
+    }
+    let files = tree::resolve(&state.root, &Source::Revision(partial.commit), Path::new(""))?.leaves()?;
+    Ok(Some(Kept { name: name.clone(), files, touches: partial.touches }))
+}
+
+/// The name for a step's first partial state.
+fn name_for(step: &Step, ledger: &Ledger) -> String {
+    format!("{PREFIX}{}/{}", word(ledger.run.as_deref().unwrap_or("run")), word(&step.id))
+}
+
+fn numbered(first: &str, number: usize) -> String {
+    if number == 1 { first.to_owned() } else { format!("{first}.{number}") }
 }
 
 /// A part of a reference's name: git-check-ref-format(1) forbids more than this leaves.

@@ -5,10 +5,10 @@
 
 use crate::cli::RollbackRequest;
 use crate::commands::certify::refuse_half_done;
-use crate::commands::partials::{Work, keep};
+use crate::commands::partials::{Work, keep, kept_last};
 use crate::commands::reconcile::own_files;
 use crate::commands::session::from;
-use crate::commands::steps::{Bench, PathRow, Status, moves, obstacles, path_rows, put};
+use crate::commands::steps::{Bench, PathRow, Status, moves, obstacles, path_rows, put, remove_emptied};
 use crate::commands::{Failure, Session};
 use crate::ledger::{self, Held, Ledger, Pattern, Step, Update, any_covers};
 use crate::model::event::Sink;
@@ -89,13 +89,26 @@ pub(super) fn rollback(request: RollbackRequest, session: &mut Session) -> Resul
         ));
     }
     let mut kept = None;
-    if let Some(held) = held.as_mut().filter(|_| !own.is_empty()) {
-        let work = Work { step: &step, ledger: &document.ledger, before: &goal.tree, now: &now };
-        let name = keep(&work, goal.step.as_deref(), &touches, &state)?;
-        unchanged(&now, &cut, session)?;
-        put(&state.root, &state.git_dir, &moves, &goal.tree)?;
-        held.replace(&document.with(&[Update::rolled_back(&step, document.ledger.shape, &name)]))?;
-        kept = Some(name);
+    if let Some(held) = held.as_mut() {
+        let last = kept_last(&step, &document.ledger, &goal.tree, &state)?;
+        // Whoever went back and was killed before the end has kept the work already, all of it.
+        let last = last.filter(|last| last.has(&own, &files));
+        kept = match &last {
+            Some(last) => Some(last.name.clone()),
+            None if own.is_empty() => None,
+            None => {
+                let work = Work { step: &step, ledger: &document.ledger, before: &goal.tree, now: &now };
+                Some(keep(&work, goal.step.as_deref(), &touches, &state)?)
+            }
+        };
+        if let Some(name) = &kept {
+            unchanged(&now, &cut, session)?;
+            put(&state.root, &state.git_dir, &moves, &goal.tree)?;
+            for path in last.iter().flat_map(|last| last.beyond(&wanted)) {
+                remove_emptied(&state.root, path);
+            }
+            held.replace(&document.with(&[Update::rolled_back(&step, document.ledger.shape, name)]))?;
+        }
     }
     let notes = notes(&step, &own, &strangers, looked_at.as_ref());
     let told = Told {

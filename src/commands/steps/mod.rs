@@ -13,7 +13,7 @@ mod unchanged;
 pub(super) use ahead::run_ahead;
 pub(super) use boundaries::{Boundaries, Boundary};
 pub(super) use leftovers::{Leftovers, left_behind};
-pub(super) use restore::{moves, obstacles, put};
+pub(super) use restore::{moves, obstacles, put, remove_emptied};
 pub(super) use skeleton::{Skeleton, skeleton};
 pub(super) use told::{CheckRow, Found, PathRow, Report, check_rows, path_rows, shown_failure};
 

@@ -107,13 +107,18 @@ fn remove(root: &Path, path: &[u8]) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    // As git does: a folder that has become empty goes too, and one that is not stays by itself.
+    remove_emptied(root, path);
+    Ok(())
+}
+
+/// Removes the folders above a path that have become empty, as git does; one that is not empty stays by itself.
+pub(in crate::commands) fn remove_emptied(root: &Path, path: &[u8]) {
     for above in folders_above(path).into_iter().rev() {
-        if fs::remove_dir(place(root, above)).is_err() {
-            break;
+        match fs::remove_dir(place(root, above)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => break,
+            _ => {}
         }
     }
-    Ok(())
 }
 
 fn write(root: &Path, path: &[u8], kind: EntryKind, bytes: &[u8], aside: &Path) -> io::Result<()> {
