@@ -1,6 +1,8 @@
 //! The guides: every block in them is run as it stands, and every message that they explain is one that is given.
 
-use crate::support::{Env, Who, program, run};
+use crate::reconcile::{done, findings, look, steps};
+use crate::support::{EVERYBODY, Env, Who, program, run};
+use serde_json::json;
 use std::path::Path;
 
 /// The text of one section and its title.
@@ -56,6 +58,64 @@ fn every_block_of_the_guides_does_what_it_says() {
         }
     }
     assert!(count >= 13, "{count} blocks were run");
+}
+
+/// A run whose first step is done and not written down, whose second is half done, and whose third is claimed.
+#[test]
+fn the_lines_for_a_harness_finish_a_run_that_was_killed() {
+    let text = std::fs::read_to_string(root().join("README.md")).expect("README.md");
+    let sections = sections(&text);
+    let (_, section) = sections.iter().find(|(title, _)| *title == "For a harness").expect("the section");
+    let blocks = blocks(section);
+    assert_eq!(blocks.iter().map(|(language, _)| *language).collect::<Vec<_>>(), ["sh", "python"]);
+    for (who, (language, block)) in
+        EVERYBODY.into_iter().flat_map(|who| blocks.iter().map(move |block| (who, block)))
+    {
+        let (interpreter, work) = match *language {
+            "sh" => ("/bin/sh", "work_on() { d=d${1#s0}; mkdir -p $d; echo x > $d/a; echo done > $d/b; }\n"),
+            _ => (
+                "/usr/bin/python3",
+                "import os\ndef work_on(step):\n    d = 'd' + step[2:]\n    os.makedirs(d, exist_ok=True)\n    \
+                 open(d + '/a', 'w').write('x')\n    open(d + '/b', 'w').write('done')\n",
+            ),
+        };
+        let env = Env::of(who);
+        let mut ledger = steps(3);
+        ledger["steps"][2]["status"] = json!("passed");
+        env.write("plan.json", serde_json::to_string_pretty(&ledger).unwrap()).write("README", "x\n");
+        env.write(".gitignore", "/report.json\n").commit();
+        done(&env, 1);
+        let bin = program().parent().expect("a folder");
+        let work_through = |work: &str| {
+            let mut command = env.as_who(interpreter);
+            command.args(["-c", &format!("{work}{block}")]).current_dir(env.path("repo"));
+            command.env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", bin.display()));
+            command.env("CHECKRUN_CACHE_DIR", env.path("cache"));
+            run(&mut command)
+        };
+        // Killed as it works on the second step, after one of its files.
+        let killed = work
+            .replace("echo done >", "kill -9 $$; echo done >")
+            .replace("    open(d + '/b'", "    os.kill(os.getpid(), 9); open(d + '/b'");
+        assert_ne!(killed, work);
+        assert_eq!(work_through(&killed).status, 137, "{block}");
+        let report = look(&env, &["plan.json"]).expect(1).json();
+        assert_eq!(
+            (findings(&report), &report["leftovers"]["under_touches"][0]["path"]),
+            (vec!["certified", "uncertified", "blocked"], &json!("d2/a"))
+        );
+        let output = work_through(work);
+        assert_eq!(output.status, 0, "{block}\n{}{}", output.out(), output.err());
+        assert_eq!(findings(&look(&env, &["plan.json"]).expect(0).json()), ["certified"; 3]);
+        let claims =
+            env.git(&["log", "--reverse", "--format=%(trailers:key=Agent-Step,valueonly,separator=%x2C)"]);
+        assert_eq!(claims.lines().filter(|line| !line.is_empty()).collect::<Vec<_>>(), ["s01", "s02", "s03"]);
+        assert_eq!(
+            env.git(&["for-each-ref", "--format=%(refname)", "refs/checkrun"]),
+            "refs/checkrun/partial/run/s02"
+        );
+        assert_eq!(env.git(&["status", "--porcelain"]), "");
+    }
 }
 
 #[test]
