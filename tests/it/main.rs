@@ -80,6 +80,8 @@ mod reconcile_input;
 mod records;
 /// A run of twelve steps, killed wherever it can be.
 mod story;
+/// The same, killed before each single change that a command makes.
+mod story_points;
 /// Which tree is checked.
 mod trees;
 /// The commands beside the check itself.
