@@ -229,7 +229,12 @@ fn use_namespace(layer: Layer, overlay: &mut Result<(), String>) -> LayerState {
             let (mounted, overlaid) = trials::try_mounts();
             *overlay = overlaid;
             mounted.map_err(|error| {
-                format!("it can be made but not used, mounting is refused ({error}); a security module may take its powers away, or Landlock forbids it: inside another checkrun its `--policy nested` lets you")
+                let cause = if restricted_by_apparmor() {
+                    APPARMOR
+                } else {
+                    "a security module may take its powers away, or Landlock forbids it: inside another checkrun its `--policy nested` lets you"
+                };
+                format!("it can be made but not used, mounting is refused ({error}); {cause}")
             })
         }
         Layer::Net => {
@@ -291,6 +296,15 @@ fn try_listener() -> Result<(), String> {
     }
 }
 
+/// What Ubuntu does since 23.10, and the remedy.
+const APPARMOR: &str = "AppArmor takes their powers away; `sysctl kernel.apparmor_restrict_unprivileged_userns=0`, or a profile with `userns,`";
+
+/// Whether AppArmor lets ordinary users make user namespaces and then refuses what they are made for.
+fn restricted_by_apparmor() -> bool {
+    let setting = std::fs::read_to_string("/proc/sys/kernel/apparmor_restrict_unprivileged_userns");
+    setting.is_ok_and(|setting| setting.trim() == "1")
+}
+
 /// What stands in the way of user namespaces, and the remedy.
 fn why_no_namespaces(failure: &Failure) -> String {
     let sysctl = |name: &str| std::fs::read_to_string(format!("/proc/sys/{name}")).unwrap_or_default();
@@ -301,8 +315,8 @@ fn why_no_namespaces(failure: &Failure) -> String {
     if sysctl("kernel/unprivileged_userns_clone").trim() == "0" {
         return "switched off for ordinary users; `sysctl kernel.unprivileged_userns_clone=1`".to_owned();
     }
-    if sysctl("kernel/apparmor_restrict_unprivileged_userns").trim() == "1" {
-        return "AppArmor takes their powers away; `sysctl kernel.apparmor_restrict_unprivileged_userns=0`, or a profile with `userns,`".to_owned();
+    if restricted_by_apparmor() {
+        return APPARMOR.to_owned();
     }
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     if status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2")) {
