@@ -39,7 +39,7 @@ pub(super) fn policies(name: Option<&str>, session: &mut Session) -> Result<u8, 
         } else if name.is_some() {
             session.reporter.data(expanded.as_bytes());
         } else {
-            session.reporter.rows(&[(named.policy.name.clone(), named.policy.description.clone())]);
+            session.reporter.listed(&format!("{:<10}  {}", named.policy.name, named.policy.description));
         }
     }
     Ok(0)
@@ -110,7 +110,7 @@ pub(super) fn runners(name: Option<&str>, session: &mut Session) -> Result<u8, F
             session.reporter.data(expanded.as_bytes());
         } else {
             let here = toolchain.map_or_else(String::new, |version| format!(" (here: {version})"));
-            session.reporter.rows(&[(runner.name.clone(), format!("{}{here}", runner.description))]);
+            session.reporter.listed(&format!("{:<10}  {}{here}", runner.name, runner.description));
         }
     }
     Ok(0)

@@ -87,7 +87,8 @@ pub(super) fn reconcile(request: ReconcileRequest, session: &mut Session) -> Res
     if session.reporter.is_json() {
         session.reporter.object(&report);
     } else {
-        session.reporter.data(report.text().as_bytes());
+        let text = report.text(session.reporter.columns());
+        session.reporter.data(text.as_bytes());
     }
     let status = status(&findings);
     if let Plan::Held(held) = &plan {

@@ -11,6 +11,7 @@ use crate::store::StorePaths;
 use crate::toolchain::{Lookup, TOOL_VARIABLES};
 use std::ffi::OsString;
 use std::io::IsTerminal;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -126,6 +127,8 @@ fn reporter(invocation: &Invocation) -> Reporter {
     let surroundings = report::Surroundings {
         stderr_terminal: std::io::stderr().is_terminal(),
         stdout_terminal: std::io::stdout().is_terminal(),
+        stdout_columns: columns(std::io::stdout()),
+        stderr_columns: columns(std::io::stderr()),
         ci: variable("CI").is_some(),
         dumb_terminal: variable("TERM").is_none_or(|term| term == "dumb"),
         no_color: variable("NO_COLOR").is_some(),
@@ -133,6 +136,11 @@ fn reporter(invocation: &Invocation) -> Reporter {
     let wishes = Wishes { format: global.format, loudness, show_output };
     let began = Instant::now();
     Reporter::new(surroundings, wishes, Streams::standard(), Box::new(move || began.elapsed()))
+}
+
+/// How wide a terminal is; nothing for what is none.
+fn columns(stream: impl AsFd) -> Option<u16> {
+    rustix::termios::tcgetwinsize(stream).ok().map(|size| size.ws_col).filter(|columns| *columns > 0)
 }
 
 /// A path as given, from where the call is about.

@@ -6,7 +6,7 @@ use crate::model::event::RunsSoFar;
 use crate::model::evidence::{CacheUse, Evidence, Foreign};
 use crate::model::outcome::Outcome;
 use crate::report::answer::{shell_words, state_text};
-use crate::report::{Answer, Circumstances};
+use crate::report::{Answer, Circumstances, sets_order};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -159,7 +159,10 @@ pub fn seconds(secs: f64) -> String {
 
 /// A text without line breaks and other control characters, so that it cannot pass for lines of our own.
 fn one_line(text: &str) -> String {
-    text.trim().chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+    text.trim()
+        .chars()
+        .map(|letter| if letter.is_control() || sets_order(letter) { ' ' } else { letter })
+        .collect()
 }
 
 /// A text without control characters other than newline and tab: what a tree or a file brings in does not reach the
@@ -167,7 +170,7 @@ fn one_line(text: &str) -> String {
 fn printable(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for letter in text.chars() {
-        if letter.is_control() && letter != '\n' && letter != '\t' {
+        if (letter.is_control() && letter != '\n' && letter != '\t') || sets_order(letter) {
             plain.extend(letter.escape_default());
         } else {
             plain.push(letter);

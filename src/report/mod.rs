@@ -11,6 +11,7 @@ mod json;
 mod junit;
 mod progress;
 mod streams;
+mod width;
 
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ pub use human::{evidence_text, percent, seconds, table, verdict_line};
 pub use junit::{Finding, TestCase, junit, junit_suite};
 pub use progress::Progress;
 pub use streams::Streams;
+pub use width::{cut, sets_order};
 
 use crate::model::event::{Event, Format, Sink, Stream};
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -37,6 +39,10 @@ pub struct Surroundings {
     pub stderr_terminal: bool,
     /// stdout is a terminal.
     pub stdout_terminal: bool,
+    /// How many columns stdout has, if it is a terminal that says so.
+    pub stdout_columns: Option<u16>,
+    /// How many columns stderr has, if it is a terminal that says so.
+    pub stderr_columns: Option<u16>,
     /// The variable `CI` is set and not empty.
     pub ci: bool,
     /// The variable `TERM` is `dumb` or not set.
@@ -108,6 +114,7 @@ pub type Elapsed = Box<dyn Fn() -> Duration + Send>;
 pub struct Reporter {
     wishes: Wishes,
     manner: Manner,
+    surroundings: Surroundings,
     streams: Streams,
     progress: Progress,
     lines: json::Lines,
@@ -123,6 +130,7 @@ impl Reporter {
         Self {
             wishes,
             manner,
+            surroundings,
             streams: streams.one_terminal(surroundings.stdout_terminal && surroundings.stderr_terminal),
             progress: Progress::new(manner.progress, elapsed),
             lines: json::Lines::default(),
@@ -170,6 +178,18 @@ impl Reporter {
         self.streams.put(Stream::Stdout, bytes);
     }
 
+    /// Prints one line of a list on stdout, cut where a terminal would break it.
+    pub fn listed(&mut self, line: &str) {
+        let line = format!("{}\n", cut(line, self.columns()));
+        self.data(line.as_bytes());
+    }
+
+    /// How many columns there are for what is printed on stdout, where that is known.
+    #[must_use]
+    pub fn columns(&self) -> Option<u16> {
+        self.surroundings.stdout_columns
+    }
+
     /// Prints one JSON object on a line of its own, on stdout.
     pub fn object(&mut self, object: &impl Serialize) {
         let line = json::line(object);
@@ -215,7 +235,9 @@ impl Reporter {
     }
 
     fn show_progress(&mut self, text: impl FnOnce() -> String) {
-        if let Some(line) = self.progress.line(text) {
+        // The line is erased as one; a part of it that was broken off would stay. Terminals differ in the last column.
+        let columns = self.surroundings.stderr_columns.map(|columns| columns.saturating_sub(1));
+        if let Some(line) = self.progress.line(|| cut(&text(), columns).into_owned()) {
             self.streams.put_transient(&line);
         }
     }

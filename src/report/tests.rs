@@ -116,6 +116,8 @@ fn scene(surroundings: Surroundings, wishes: Wishes) -> Scene {
 
 const TERMINAL: Surroundings = Surroundings {
     stderr_terminal: true,
+    stdout_columns: None,
+    stderr_columns: None,
     stdout_terminal: true,
     ci: false,
     dumb_terminal: false,

@@ -10,6 +10,8 @@ use crate::stats;
 use crate::store::Store;
 use serde::Serialize;
 
+/// From how many columns on `flakes` has a line with everything.
+const WIDE: u16 = 120;
 /// How many are listed.
 const LISTED: u32 = 1000;
 /// How sure the bound is.
@@ -64,14 +66,18 @@ pub(in crate::commands) fn flakes(session: &mut Session) -> Result<u8, Failure> 
         if session.reporter.is_json() {
             session.reporter.object(&row);
         } else {
+            let rate = format!("{k} of {n} failed, at most {}", percent_up(row.bound));
+            if session.reporter.columns().is_some_and(|columns| columns < WIDE) {
+                // Without the tree and the time of day, so that some of the command is seen.
+                let (key, day) =
+                    (key.get(3..11).unwrap_or(&key), row.last_seen.get(..10).unwrap_or_default());
+                session.reporter.listed(&format!("{key}  {rate}  {day}  {cmd}"));
+                continue;
+            }
             let tree = row.tree.get(..12).unwrap_or(row.tree);
-            let line = format!(
-                "{}  {tree}  {k} of {n} failed, at most {}  {}  {cmd}\n",
-                key.get(3..15).unwrap_or(&key),
-                percent_up(row.bound),
-                row.last_seen
-            );
-            session.reporter.data(line.as_bytes());
+            let line =
+                format!("{}  {tree}  {rate}  {}  {cmd}", key.get(3..15).unwrap_or(&key), row.last_seen);
+            session.reporter.listed(&line);
         }
     }
     Ok(0)

@@ -4,7 +4,7 @@
 use crate::commands::steps::{Checked, Finding, How, Leftovers, Status};
 use crate::ledger::{Ledger, PastFailure, Step, converges_not};
 use crate::model::outcome::Outcome;
-use crate::report::shell_words;
+use crate::report::{cut, sets_order, shell_words};
 use crate::tree::{Changed, show};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -259,7 +259,7 @@ fn commands(step: &Step, found: Found<'_>) -> Vec<Command> {
 
 impl Report<'_> {
     /// For people.
-    pub(in crate::commands) fn text(&self) -> String {
+    pub(in crate::commands) fn text(&self, columns: Option<u16>) -> String {
         let mut text = String::new();
         let task = if self.task.is_empty() { "steps" } else { self.task };
         let plan = self
@@ -267,7 +267,7 @@ impl Report<'_> {
             .map_or_else(String::new, |version| format!(", plan version {}", plain(version)));
         let state = if self.dirty { " (uncommitted)" } else { "" };
         let _ = writeln!(text, "{}{plan}: tree {}{state}\n", plain(task), short(&self.tree));
-        self.table(&mut text);
+        self.table(columns, &mut text);
         if let Some(row) = self.steps.iter().find(|row| Some(row.id) == self.first_uncertified) {
             first(row, &mut text);
         } else {
@@ -296,7 +296,7 @@ impl Report<'_> {
         text
     }
 
-    fn table(&self, text: &mut String) {
+    fn table(&self, columns: Option<u16>, text: &mut String) {
         let id_width = self.steps.iter().map(|row| row.id.chars().count()).max().unwrap_or(0);
         for row in &self.steps {
             let known = row.known();
@@ -311,7 +311,7 @@ impl Report<'_> {
             if row.agrees == Some(false) {
                 let _ = write!(line, "  [recorded: {}]", plain(row.recorded.unwrap_or_default()));
             }
-            text.push_str(line.trim_end());
+            text.push_str(&cut(line.trim_end(), columns));
             text.push('\n');
             for note in row.notes {
                 let _ = writeln!(text, "  {:id_width$}  {}", "", plain(note));
@@ -387,6 +387,8 @@ fn short(tree: &str) -> &str {
 fn plain(text: &str) -> String {
     text.trim_end()
         .chars()
-        .map(|letter| if letter.is_control() && letter != '\t' { ' ' } else { letter })
+        .map(
+            |letter| if (letter.is_control() && letter != '\t') || sets_order(letter) { ' ' } else { letter },
+        )
         .collect()
 }
