@@ -1,26 +1,28 @@
 //! Every option and its help, as clap reads them. What they come to is in `request`.
 #![forbid(unsafe_code)]
 
+use crate::cli::choices::{ClockModeName, DepsName, FormatName, GuardName, clock_start, size};
 use crate::cli::flake::FlakeArgs;
 use crate::cli::ledger::{CertifyArgs, LedgerCommand, PartialsCommand, ReconcileArgs, RollbackArgs};
 use crate::cli::prepare::PrepareArgs;
-use crate::model::check::DepsChoice;
-use crate::model::event::Format;
-use crate::model::policy::{ClockMode, ClockStart};
-use crate::model::units::{Bytes, parse_cpus, parse_duration, parse_instant};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use crate::cli::version;
+use crate::model::policy::ClockStart;
+use crate::model::units::{Bytes, parse_cpus, parse_duration};
+use clap::{ArgAction, Args, Parser, Subcommand};
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Examples come first: they are what people look for.
 const EXAMPLES: &str = "\
 Examples:
-  checkrun -- go test ./...                         the working tree as it stands
-  checkrun --tree HEAD~2 -- make check              an earlier commit
-  checkrun -c 'go build ./... && go vet ./...'      a command as one string
-  checkrun --format json --cached-only -- go test   answer from the cache or exit 125
-  checkrun explain -- go test ./...                 would this hit, and if not, why";
+  checkrun -- go test ./...                      the working tree as it stands
+  checkrun --tree HEAD~2 -- make check           an earlier commit
+  checkrun -c 'go build ./... && go vet ./...'   a command as one string
+  checkrun explain -- go test ./...              would this hit, and if not, why
+  checkrun doctor                                what this machine offers
+  checkrun run --help                            all options of a check";
 
 const STATUS: &str = "\
 Exit status: the command's own; 124 it ran past its timeout; 125 checkrun could not decide; 126 or 127 the command \
@@ -35,7 +37,10 @@ what was known by then is told.";
 #[command(
     name = "checkrun",
     version,
+    long_version = version::long(),
     before_help = EXAMPLES,
+    disable_help_flag = true,
+    disable_version_flag = true,
     after_help = STATUS,
     override_usage = "checkrun [OPTIONS] -- CMD [ARG]...\n       checkrun COMMAND [OPTIONS]",
     disable_help_subcommand = true,
@@ -47,6 +52,11 @@ pub(super) struct Cli {
     pub(super) global: GlobalArgs,
     #[command(flatten)]
     pub(super) run: RunArgs,
+    /// Print the version; --version says more
+    ///
+    /// What it was built from and for, what it has, and what of kernels it knows.
+    #[arg(short = 'V', long, action = ArgAction::Version, help_heading = "Everywhere")]
+    version: Option<bool>,
     #[command(subcommand)]
     pub(super) command: Option<Command>,
 }
@@ -64,7 +74,7 @@ pub(super) struct Plain {
 
 impl From<Plain> for Cli {
     fn from(plain: Plain) -> Self {
-        Self { global: plain.global, run: plain.run, command: None }
+        Self { global: plain.global, run: plain.run, version: None, command: None }
     }
 }
 
@@ -74,7 +84,7 @@ pub(super) struct GlobalArgs {
     /// Act as if started in DIR
     #[arg(short = 'C', value_name = "DIR", global = true, help_heading = "Everywhere")]
     pub(super) directory: Option<PathBuf>,
-    /// Form of what is printed on stdout
+    /// human, json, jsonl or github: form of stdout
     #[arg(long, value_enum, default_value_t = FormatName::Human, hide_default_value = true, value_name = "FORMAT",
         global = true, help_heading = "Everywhere")]
     pub(super) format: FormatName,
@@ -84,30 +94,9 @@ pub(super) struct GlobalArgs {
     /// Say more on stderr
     #[arg(short, long, global = true, help_heading = "Everywhere")]
     pub(super) verbose: bool,
-}
-
-/// `--format`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(super) enum FormatName {
-    /// For people
-    Human,
-    /// One JSON object
-    Json,
-    /// JSON events, one a line, then the result
-    Jsonl,
-    /// For people, with annotations and a step summary for GitHub Actions
-    Github,
-}
-
-impl From<FormatName> for Format {
-    fn from(name: FormatName) -> Self {
-        match name {
-            FormatName::Human => Self::Human,
-            FormatName::Json => Self::Json,
-            FormatName::Jsonl => Self::Jsonl,
-            FormatName::Github => Self::Github,
-        }
-    }
+    /// Print this
+    #[arg(short, long, action = ArgAction::HelpShort, global = true, help_heading = "Everywhere")]
+    help: Option<bool>,
 }
 
 /// The commands besides the check itself.
@@ -134,31 +123,37 @@ pub(super) enum Command {
         #[arg(long)]
         inputs: bool,
     },
-    /// Would this check hit; if not, what differs from the nearest record
+    /// Would this check hit; if not, what differs
+    ///
+    /// From the nearest record: paths, variables, policy, toolchain. Nothing is run.
     #[command(override_usage = "checkrun explain [OPTIONS] -- CMD [ARG]...")]
     Explain(CheckArgs),
-    /// Run a check, or answer it, and print what of tree and host it depends on
+    /// Run or answer a check, and print what it depends on
+    ///
+    /// Of the tree and of the host.
     #[command(override_usage = "checkrun inputs [OPTIONS] -- CMD [ARG]...")]
     Inputs {
-        /// The check as usual, its output and exit status too; what it depends on goes to this file, as JSON
+        /// Write that to FILE as JSON; the check is as usual
+        ///
+        /// Its output and exit status too.
         #[arg(long, value_name = "FILE")]
         trace: Option<PathBuf>,
         #[command(flatten)]
         check: CheckArgs,
     },
-    /// The policies there are, or one in full as it is on this machine
+    /// The policies there are, or one in full as it is here
     Policies {
         /// Show this one in full: a name or a file
         #[arg(value_name = "NAME|FILE")]
         name: Option<String>,
     },
-    /// The runners there are, or one in full as it is on this machine
+    /// The runners there are, or one in full as it is here
     Runners {
         /// Show this one in full
         #[arg(value_name = "NAME")]
         name: Option<String>,
     },
-    /// What this machine's kernel offers, what is missing and how to get it
+    /// What this machine offers, what is missing and how to get it
     Doctor,
     /// What the wall clock shows here, by each way of reading it; `doctor` runs it inside a sandbox
     #[command(hide = true)]
@@ -167,9 +162,17 @@ pub(super) enum Command {
         #[arg(long)]
         child: bool,
     },
+    /// What came of trying to get out; `doctor` runs it inside a sandbox
+    #[command(hide = true)]
+    AttemptsReport {
+        /// Where somebody listens outside
+        host: SocketAddr,
+        /// A file outside
+        file: PathBuf,
+    },
     /// Write a commented .checkrun.toml for this repository
     Init,
-    /// Fetch what the checks of this tree need, with network, once for each lock file
+    /// Fetch what checks need, with network, once for each lock file
     Prepare(Box<PrepareArgs>),
     /// Make room in the cache
     Gc {
@@ -180,16 +183,20 @@ pub(super) enum Command {
         #[arg(long, value_name = "AGE", value_parser = parse_duration)]
         max_age: Option<Duration>,
     },
-    /// Which steps of a ledger hold on this tree, and which is the first that does not
+    /// Which steps of a ledger hold, and the first that does not
     Reconcile(ReconcileArgs),
     /// Run a check many times and say how flaky it is
     #[command(override_usage = "checkrun flake [OPTIONS] -- CMD [ARG]...", after_help = FLAKE_STATUS)]
     Flake(Box<FlakeArgs>),
     /// Checks that were seen to pass and to fail on the same tree
     Flakes,
-    /// Run a step's checks on the working tree and write down what came of them; on green, commit that very tree
+    /// Check a step and write it down; on green, commit it
+    ///
+    /// The step's own checks on the working tree. With `--commit` that very tree is committed, with trailers.
     Certify(CertifyArgs),
-    /// Keep a step's partial work, then put the paths of its touches back to the state that it goes back to
+    /// Keep a step's partial work, then put its paths back
+    ///
+    /// To the state that the step goes back to. What was kept is listed by `checkrun partials`.
     Rollback(RollbackArgs),
     /// What `rollback` has kept
     Partials {
@@ -216,7 +223,7 @@ pub(super) enum Command {
 pub(super) struct RunArgs {
     #[command(flatten)]
     pub(super) check: CheckArgs,
-    /// Run even if a result is cached, and store the new one
+    /// Run even if a result answers, and store the new one
     #[arg(long, help_heading = "Cache", conflicts_with_all = ["no_cache", "cached_only"])]
     pub(super) refresh: bool,
     /// Neither look in the cache nor store in it
@@ -228,13 +235,19 @@ pub(super) struct RunArgs {
     /// Write the result object to FILE as well, atomically
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) output: Option<PathBuf>,
-    /// Write the check's whole output to FILE, up to the output limit
+    /// Write the check's whole output to FILE
+    ///
+    /// Up to the output limit, on a hit too.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) log: Option<PathBuf>,
-    /// Write the result to FILE as JUnit XML, the check as one test case
+    /// Write the result to FILE as JUnit XML
+    ///
+    /// The check is one test case.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) junit: Option<PathBuf>,
-    /// With --format json or jsonl: show the check's output on stderr
+    /// With json or jsonl: show the check's output on stderr
+    ///
+    /// As it comes, both streams; with jsonl as events too.
     #[arg(long, help_heading = "Output")]
     pub(super) show_output: bool,
 }
@@ -242,7 +255,10 @@ pub(super) struct RunArgs {
 /// What is checked and how it is confined.
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {
-    /// The tree to check: any git revision [default: the working tree as it stands]
+    /// A git revision [default: the working tree]
+    ///
+    /// A commit, tag, branch, `HEAD~2`, a tree id, `REV:sub/dir`. Without it: tracked files with their edits, and untracked
+    /// ones that git does not ignore.
     #[arg(long, value_name = "REV", help_heading = "Tree", conflicts_with_all = ["staged", "dir"])]
     pub(super) tree: Option<String>,
     /// The index instead of the working tree
@@ -254,13 +270,20 @@ pub(super) struct CheckArgs {
     /// Start the command in this folder of the tree
     #[arg(long, value_name = "SUBDIR", help_heading = "Tree")]
     pub(super) cwd: Option<PathBuf>,
-    /// Only what this matches exists for the check: a git pathspec (repeatable)
+    /// Only what this pathspec matches exists (repeatable)
+    ///
+    /// Neither the check nor its key sees anything else.
     #[arg(long, value_name = "PATHSPEC", help_heading = "Tree")]
     pub(super) scope: Vec<String>,
-    /// An earlier result answers while what this matches is unchanged: a git pathspec you vouch for (repeatable)
+    /// Only what this pathspec matches counts (repeatable)
+    ///
+    /// An earlier result answers while that is unchanged, though the check sees everything: your word for it, and the record
+    /// says so.
     #[arg(long, value_name = "PATHSPEC", help_heading = "Cache")]
     pub(super) touches: Vec<String>,
-    /// What must be unchanged for an earlier result to answer [default: touches with `--touches`, else exact, then inputs]
+    /// exact, inputs or touches: what must be unchanged
+    ///
+    /// For an earlier result to answer. By default touches with `--touches`, else exact, then inputs.
     #[arg(long, value_enum, value_name = "GUARD", help_heading = "Cache")]
     pub(super) guard: Option<GuardName>,
     #[command(flatten)]
@@ -269,7 +292,9 @@ pub(super) struct CheckArgs {
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1",
         value_parser = clap::value_parser!(u64).range(1..), help_heading = "Command")]
     pub(super) require_tests: Option<u64>,
-    /// The command as one string: split where it is only words and quotes, else run by `sh -c`
+    /// A command as one string, by `sh -c` if it needs one
+    ///
+    /// Words and quotes alone are split, so that `-c 'go test ./...'` and `-- go test ./...` are the same check.
     #[arg(short = 'c', value_name = "STRING", help_heading = "Command", conflicts_with = "command_words")]
     pub(super) string: Option<OsString>,
     /// The command and its arguments
@@ -280,30 +305,42 @@ pub(super) struct CheckArgs {
 /// What every check of a call is given and held to.
 #[derive(Debug, Args)]
 pub(super) struct ConfineArgs {
-    /// Give submodules the content of their commits, from what is here [default: empty folders]
+    /// Fill submodules, from what is here
+    ///
+    /// With the content of their commits; nothing is fetched. By default they are empty folders.
     #[arg(long, help_heading = "Tree")]
     pub(super) submodules: bool,
-    /// Give files that Git LFS keeps elsewhere their content, from what is here [default: their pointers]
+    /// Fill files that Git LFS keeps, from what is here
+    ///
+    /// Nothing is fetched. By default they are pointers.
     #[arg(long, help_heading = "Tree")]
     pub(super) lfs: bool,
-    /// Where installed packages come from: `prepared`, `found` in the working tree, or `none`
+    /// prepared, found or none: where packages come from
+    ///
+    /// What `checkrun prepare` fetched for this lock file (the default), the folders of the working tree, or nowhere.
     #[arg(long, value_enum, value_name = "FROM", default_value_t = DepsName::Prepared, hide_default_value = true,
         help_heading = "Sandbox")]
     pub(super) deps: DepsName,
     /// Sandbox policy: a name or a file [default: hermetic]
     #[arg(long, value_name = "NAME|FILE", help_heading = "Sandbox")]
     pub(super) policy: Option<String>,
-    /// Toolchain description [default: by the command's first word, else generic]
+    /// Toolchain [default: by the command's first word]
+    ///
+    /// A name that `checkrun runners` lists; `generic` where none is for that word.
     #[arg(long, value_name = "NAME", help_heading = "Sandbox")]
     pub(super) runner: Option<String>,
-    /// What time it is when the check starts: an instant such as 2026-01-01T00:00:00Z, `commit` (its committer
-    /// date) or `host` (not fixed; never cached) [default: the policy's or the repository's]
+    /// Time at the start: an instant, `commit` or `host`
+    ///
+    /// An instant such as 2026-01-01T00:00:00Z, the commit's date, or the host's clock, with which nothing is cached. By
+    /// default the policy's or the repository's.
     #[arg(long, value_name = "WHEN", value_parser = clock_start, help_heading = "Sandbox")]
     pub(super) clock: Option<ClockStart>,
-    /// Whether the fixed clock runs as real time does, or stands still
+    /// ticking or frozen: whether that clock runs on
     #[arg(long, value_enum, value_name = "MODE", help_heading = "Sandbox")]
     pub(super) clock_mode: Option<ClockModeName>,
-    /// Pass a variable in, with this value or the caller's own (repeatable)
+    /// Pass a variable in, this value or yours (repeatable)
+    ///
+    /// No other variable gets in. Its value is part of the key.
     #[arg(long, value_name = "NAME[=VALUE]", help_heading = "Sandbox")]
     pub(super) env: Vec<OsString>,
     /// Wall time, such as 10m
@@ -318,79 +355,12 @@ pub(super) struct ConfineArgs {
     /// Processes and threads at one time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Limits")]
     pub(super) pids: Option<u64>,
-    /// What may be written to the tree, the home and the temporary folders together
+    /// What may be written in all, temporary files too
+    ///
+    /// To the tree, the home and the temporary folders together.
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Limits")]
     pub(super) disk: Option<Bytes>,
     /// Output, stdout and stderr together
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Limits")]
     pub(super) output_limit: Option<Bytes>,
-}
-
-/// `--deps`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(super) enum DepsName {
-    /// What `checkrun prepare` fetched for this lock file, if it did (the default)
-    Prepared,
-    /// The folders that the working tree has: node_modules, .venv, vendor
-    Found,
-    /// Nothing
-    None,
-}
-
-impl From<DepsName> for DepsChoice {
-    fn from(name: DepsName) -> Self {
-        match name {
-            DepsName::Prepared => Self::Prepared,
-            DepsName::Found => Self::Found,
-            DepsName::None => Self::None,
-        }
-    }
-}
-
-/// `--guard`, as far as it can be asked for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(super) enum GuardName {
-    /// The whole tree
-    Exact,
-    /// The whole tree, or all that an earlier run was seen to read, list or look for
-    Inputs,
-    /// What `--touches` matches
-    Touches,
-}
-
-/// `--clock-mode`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(super) enum ClockModeName {
-    /// Runs as real time does
-    Ticking,
-    /// Stands still, but for a hair per reading
-    Frozen,
-}
-
-impl From<ClockModeName> for ClockMode {
-    fn from(name: ClockModeName) -> Self {
-        match name {
-            ClockModeName::Ticking => Self::Ticking,
-            ClockModeName::Frozen => Self::Frozen,
-        }
-    }
-}
-
-/// `--clock`: a word or an instant.
-fn clock_start(text: &str) -> Result<ClockStart, String> {
-    match text {
-        "commit" => Ok(ClockStart::Commit),
-        "host" => Ok(ClockStart::Host),
-        _ => parse_instant(text)
-            .map(ClockStart::At)
-            .map_err(|problem| format!("{problem}; or write `commit` or `host`")),
-    }
-}
-
-/// A size that is not zero.
-fn size(text: &str) -> Result<Bytes, String> {
-    match Bytes::parse(text)? {
-        Bytes(0) => Err(format!("`{text}` is nothing at all; a limit is at least one byte")),
-        size => Ok(size),
-    }
 }

@@ -21,7 +21,9 @@ pub(super) struct FlakeArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000), group = "goal",
         help_heading = "How often")]
     runs: Option<u64>,
-    /// Run it until its rate of failures is known to be below RATE or not, such as 'p<1%' [default: p<5%]
+    /// Until it is known whether it fails less than RATE
+    ///
+    /// A rate such as 'p<1%', by default 'p<5%'. This is what is done where nothing else is asked.
     #[arg(long, value_name = "RATE", value_parser = rate, group = "goal", help_heading = "How often")]
     certify: Option<Share>,
     /// Run it for that long, such as 10m
@@ -30,26 +32,34 @@ pub(super) struct FlakeArgs {
     /// Run it until it fails
     #[arg(long, group = "goal", help_heading = "How often")]
     until_fail: bool,
-    /// Was it fixed: run it as often as it takes to tell from the failures on record under a key, or of another revision
+    /// Was it fixed: as often as it takes to tell
+    ///
+    /// From the failures on record under a key, or of another revision.
     #[arg(long, value_name = "KEY|REV", group = "goal", help_heading = "How often")]
     fixed: Option<String>,
-    /// Find out why: turn one input after the other, in some hundreds of runs
+    /// Find out why, in some hundreds of runs
+    ///
+    /// One input after the other is turned: clock, time zone, locale, hash seed, processor.
     #[arg(long, group = "goal", conflicts_with_all = ["confidence", "max_runs"], help_heading = "How often")]
     explain: bool,
     /// How sure every claim is [default: 95%]
     #[arg(long, value_name = "SHARE", value_parser = confidence, help_heading = "How often")]
     confidence: Option<Share>,
-    /// Runs at one time [default: the number of processors]
+    /// Runs at one time [default: one for each processor]
     #[arg(long, value_name = "J", value_parser = clap::value_parser!(u16).range(1..=256), help_heading = "How often")]
     jobs: Option<u16>,
     /// Never more runs than this
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000),
         conflicts_with = "runs", help_heading = "How often")]
     max_runs: Option<u64>,
-    /// Write a page of HTML to FILE, with nothing in it that would be loaded from elsewhere
+    /// Write a page of HTML to FILE
+    ///
+    /// With nothing in it that would be loaded from elsewhere.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     html: Option<PathBuf>,
-    /// Write the verdict and each test that is not stable to FILE as JUnit XML
+    /// Write the verdict to FILE as JUnit XML
+    ///
+    /// With each test that is not stable.
     #[arg(long, value_name = "FILE", conflicts_with = "explain", help_heading = "Output")]
     junit: Option<PathBuf>,
 }

@@ -10,19 +10,25 @@ use std::path::PathBuf;
 /// `checkrun reconcile`.
 #[derive(Debug, Args)]
 pub(super) struct ReconcileArgs {
-    /// The ledger: a task with `steps`, a progress file with `features`, or a backlog of slices
+    /// A task with `steps`, a progress file or a backlog
     #[arg(value_name = "LEDGER", required_unless_present = "from_history")]
     ledger: Vec<PathBuf>,
-    /// The tree to look at: any git revision [default: the working tree as it stands]
+    /// A git revision [default: the working tree]
     #[arg(long, value_name = "REV")]
     tree: Option<String>,
-    /// Take the steps from the trailers of the commits that REV leads to; with a ledger, show where they differ
+    /// Take the steps from the trailers of commits
+    ///
+    /// Of those that REV leads to; with a ledger, say where they differ.
     #[arg(long, value_name = "REV")]
     from_history: Option<String>,
-    /// Go on after the first step that does not hold, with those that do not depend on it
+    /// Go on after the first step that does not hold
+    ///
+    /// With those that do not depend on it.
     #[arg(long)]
     all: bool,
-    /// Run up to N independent steps at once; the answer is the same [default: 1]
+    /// Run up to N independent steps at once [default: 1]
+    ///
+    /// The answer is the same.
     #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true,
         value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: u16,
@@ -45,7 +51,9 @@ pub(super) struct CertifyArgs {
     /// The ledger that has it
     #[arg(long, value_name = "FILE")]
     ledger: PathBuf,
-    /// On green, commit exactly the tree that was checked, with trailers that say what was run
+    /// On green, commit exactly the tree that was checked
+    ///
+    /// With trailers that say what was run.
     #[arg(long)]
     commit: bool,
     /// With --commit: the run that the commit names [default: the ledger's `run`]
@@ -88,10 +96,12 @@ pub(super) enum PartialsCommand {
 /// How steps are checked.
 #[derive(Debug, Args)]
 struct StepArgs {
-    /// A command that every step must pass besides its own, before them (repeatable)
+    /// A command for each step, before its own (repeatable)
     #[arg(long, value_name = "CMD")]
     also: Vec<String>,
-    /// What must be unchanged for an earlier result to answer [default: exact, then inputs]
+    /// exact, inputs or touches: what must be unchanged
+    ///
+    /// For an earlier result to answer. By default exact, then inputs.
     #[arg(long, value_enum, value_name = "GUARD", help_heading = "Cache")]
     guard: Option<StepGuard>,
     /// Run even what is answered by an earlier result

@@ -3,10 +3,14 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod choices;
 mod flake;
+mod help;
 mod ledger;
+mod man;
 mod prepare;
 mod request;
+mod version;
 mod words;
 
 #[cfg(test)]
@@ -14,6 +18,7 @@ mod tests;
 
 pub use flake::{FlakeRequest, Goal};
 pub use ledger::{CertifyRequest, ReconcileRequest, RollbackRequest, StepGuard, StepRequest};
+pub use man::man;
 pub use prepare::PrepareRequest;
 pub use request::{
     CacheMode, CheckRequest, Gc, Global, Invocation, OutputRequest, PassedVariable, Request, RunRequest,
@@ -21,8 +26,8 @@ pub use request::{
 };
 pub use words::{Split, split};
 
-use clap::error::ErrorKind;
-use clap::{CommandFactory, FromArgMatches, Parser};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{FromArgMatches, Parser};
 use std::ffi::OsString;
 
 /// Status of a command line that asks for nothing that can be done.
@@ -48,7 +53,7 @@ pub fn parse(args: impl Iterator<Item = OsString>) -> Result<Invocation, Exit> {
     if let Ok(plain) = arguments::Plain::try_parse_from(&args) {
         return request::invocation(plain.into());
     }
-    let matches = arguments::Cli::command().try_get_matches_from(args).map_err(|error| exit(&error))?;
+    let matches = help::brief().try_get_matches_from(args).map_err(|error| exit(&error))?;
     let cli = arguments::Cli::from_arg_matches(&matches).map_err(|error| exit(&error))?;
     if let Some((name, _)) = matches.subcommand() {
         refuse_stray_options(&matches, name)?;
@@ -64,7 +69,7 @@ fn refuse_stray_options(matches: &clap::ArgMatches, command: &str) -> Result<(),
             && !global.contains(&id.as_str())
     };
     // Ids without an argument of their own are the groups that clap makes of each set of options.
-    let definition = arguments::Cli::command();
+    let definition = help::complete();
     let stray = matches.ids().filter(given).find_map(|id| {
         definition
             .get_arguments()
@@ -97,9 +102,21 @@ fn exit(error: &clap::Error) -> Exit {
             // The most common slip: a command without the `--` that sets it apart.
             let hint = match kind {
                 ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand => {
-                    "\nhint: the command to check stands after `--`: `checkrun -- go test ./...`\n"
+                    let meant = match error.get(ContextKind::InvalidArg) {
+                        Some(ContextValue::String(word)) => help::nearest_command(word),
+                        _ => None,
+                    };
+                    match meant {
+                        Some(meant) => format!(
+                            "\nhint: there is a command `checkrun {meant}`; a command to check stands after `--`\n"
+                        ),
+                        None => {
+                            "\nhint: the command to check stands after `--`: `checkrun -- go test ./...`\n"
+                                .to_owned()
+                        }
+                    }
                 }
-                _ => "",
+                _ => String::new(),
             };
             Exit { status: UNDECIDED, text: format!("{text}{hint}"), to_stdout: false }
         }
@@ -110,29 +127,6 @@ fn exit(error: &clap::Error) -> Exit {
 #[must_use]
 pub fn completions(shell: clap_complete::Shell) -> Vec<u8> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut arguments::Cli::command(), "checkrun", &mut script);
+    clap_complete::generate(shell, &mut help::complete(), "checkrun", &mut script);
     script
-}
-
-/// The man page, in roff: one for the program with a section for each command.
-///
-/// # Errors
-/// None in practice: it is written to memory.
-pub fn man() -> std::io::Result<Vec<u8>> {
-    let mut command = arguments::Cli::command();
-    command.build();
-    let mut page = Vec::new();
-    clap_mangen::Man::new(command.clone()).render(&mut page)?;
-    for subcommand in command.get_subcommands().filter(|subcommand| subcommand.get_name() != "help") {
-        let heading = format!("checkrun {}", subcommand.get_name());
-        let part = clap_mangen::Man::new(subcommand.clone());
-        page.extend_from_slice(format!(".SH \"{}\"\n", heading.to_uppercase()).as_bytes());
-        let mut body = Vec::new();
-        part.render_synopsis_section(&mut body)?;
-        part.render_description_section(&mut body)?;
-        part.render_options_section(&mut body)?;
-        // Below a section heading these are subsections.
-        page.extend_from_slice(String::from_utf8_lossy(&body).replace(".SH ", ".SS ").as_bytes());
-    }
-    Ok(page)
 }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// `prepare`.
 #[derive(Debug, Args)]
 pub(super) struct PrepareArgs {
-    /// The tree to prepare for: any git revision [default: the working tree as it stands]
+    /// A git revision [default: the working tree]
     #[arg(long, value_name = "REV", help_heading = "Tree", conflicts_with_all = ["staged", "dir"])]
     tree: Option<String>,
     /// The index instead of the working tree
@@ -19,7 +19,9 @@ pub(super) struct PrepareArgs {
     /// A plain folder that is in no git repository
     #[arg(long, value_name = "DIR", help_heading = "Tree")]
     dir: Option<PathBuf>,
-    /// The folder of the tree whose lock file is meant; checks with the same `--cwd` get what is fetched
+    /// The folder of the tree whose lock file is meant
+    ///
+    /// Checks with the same `--cwd` get what is fetched.
     #[arg(long, value_name = "SUBDIR", help_heading = "Tree")]
     cwd: Option<PathBuf>,
     /// Fetch even if it was done for this lock file

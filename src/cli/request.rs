@@ -1,7 +1,8 @@
 //! A request as the rest of the program takes it: parsed words, in types that cannot contradict each other.
 #![forbid(unsafe_code)]
 
-use crate::cli::arguments::{CheckArgs, Cli, Command, ConfineArgs, GlobalArgs, GuardName, RunArgs};
+use crate::cli::arguments::{CheckArgs, Cli, Command, ConfineArgs, GlobalArgs, RunArgs};
+use crate::cli::choices::GuardName;
 use crate::cli::flake::{self, FlakeRequest};
 use crate::cli::ledger::{
     self, CertifyRequest, LedgerCommand, PartialsCommand, ReconcileRequest, RollbackRequest,
@@ -14,6 +15,7 @@ use crate::model::event::Format;
 use crate::model::policy::{ClockStart, ClockWish, Overrides};
 use crate::model::units::Bytes;
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -80,6 +82,13 @@ pub enum Request {
     },
     /// What this machine offers.
     Doctor,
+    /// What came of trying to get out.
+    AttemptsReport {
+        /// Where somebody listens outside.
+        host: SocketAddr,
+        /// A file outside.
+        file: PathBuf,
+    },
     /// What the wall clock shows to this process.
     ClockReport {
         /// One reading only.
@@ -236,6 +245,7 @@ pub(super) fn invocation(cli: Cli) -> Result<Invocation, Exit> {
         Some(Command::Runners { name }) => Request::Runners { name },
         Some(Command::Doctor) => Request::Doctor,
         Some(Command::ClockReport { child }) => Request::ClockReport { child },
+        Some(Command::AttemptsReport { host, file }) => Request::AttemptsReport { host, file },
         Some(Command::Prepare(args)) => Request::Prepare(Box::new(prepare::prepare(*args)?)),
         Some(Command::Init) => Request::Init,
         Some(Command::Gc { max_size, max_age }) => Request::Gc(Gc { max_size, max_age }),

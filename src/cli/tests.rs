@@ -26,7 +26,8 @@ fn argv(words: &[&str]) -> Vec<Vec<u8>> {
 
 #[test]
 fn definitions_are_sound() {
-    arguments::Cli::command().debug_assert();
+    help::complete().debug_assert();
+    help::brief().debug_assert();
 }
 
 #[test]
@@ -167,7 +168,7 @@ fn help_and_version_are_no_errors() {
         let exit = read(line).unwrap_err();
         assert_eq!((exit.status, exit.to_stdout), (0, true), "{line}");
     }
-    let help = read("--help").unwrap_err().text;
+    let help = read("run --help").unwrap_err().text;
     let at = |word: &str| help.find(word).unwrap_or_else(|| panic!("{word} is not in {help}"));
     assert!(at("Examples:") < at("Usage:") && at("Usage:") < at("Limits:"));
 }

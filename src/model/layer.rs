@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
+/// The newest Landlock ABI whose rights are all asked for; a kernel with a later one is used as if it had this.
+pub const LANDLOCK_ABI: u32 = 7;
+
 /// One mechanism that confines a check.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -2,6 +2,7 @@
 //! (landlock(7), LANDLOCK_ACCESS_FS_REFER). The only file naming the landlock crate.
 #![forbid(unsafe_code)]
 
+use crate::model::layer::LANDLOCK_ABI;
 use crate::sandbox::sys;
 use crate::sandbox::wire::{At, Failure, Step};
 use landlock::{
@@ -39,6 +40,9 @@ fn known(abi: u32) -> ABI {
         _ => ABI::V7,
     }
 }
+
+// What is said of this build is what `known` does.
+const _: () = assert!(ABI::V7 as i64 == LANDLOCK_ABI as i64);
 
 /// Which of the things that we rely on an ABI lacks, in words; empty where it has all.
 #[must_use]
