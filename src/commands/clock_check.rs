@@ -1,17 +1,10 @@
 //! The self-check of the fixed clock: this program, run as a check, says what it reads; compared with what it should.
 #![forbid(unsafe_code)]
 
-use crate::commands::{Failure, Session};
-use crate::model::check::{DepsChoice, Filled, Guard};
-use crate::model::event::{Event, Sink, Stream};
-use crate::model::outcome::Outcome;
-use crate::model::policy::{ClockStart, ClockWish, Overrides};
-use crate::pipeline::{self, Caching, Wish};
+use crate::commands::{Failure, Session, self_run};
+use crate::model::policy::{ClockStart, ClockWish};
 use crate::sandbox::readings::{Reading, by_vdso, readings};
-use crate::tree::Source;
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::time::Duration;
 
 /// The word by which this program says what it reads.
 pub(super) const REPORT: &str = "clock-report";
@@ -41,70 +34,15 @@ pub(super) fn report(is_child: bool, session: &mut Session) -> Result<u8, Failur
     Ok(0)
 }
 
-/// Collects a check's output.
-#[derive(Default)]
-struct Collector {
-    stdout: Vec<u8>,
-    stderr: Vec<u8>,
-}
-
-impl Sink for Collector {
-    fn event(&mut self, event: Event<'_>) {
-        if let Event::Output(stream, bytes) = event {
-            let to = if stream == Stream::Stdout { &mut self.stdout } else { &mut self.stderr };
-            to.extend_from_slice(bytes);
-        }
-    }
-}
-
 /// Runs the report in a real sandbox.
 ///
 /// # Errors
 /// Says in a sentence why it could not be run.
 pub(super) fn check(session: &Session) -> Result<Findings, String> {
-    let folder = session.around.scratch().join(format!("doctor-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
-    let found = run(session, &folder);
-    drop(std::fs::remove_dir_all(&folder));
-    found
-}
-
-fn run(session: &Session, folder: &Path) -> Result<Findings, String> {
-    // As part of the tree it is seen wherever it is installed.
-    let copied = std::env::current_exe().and_then(|program| std::fs::copy(program, folder.join("checkrun")));
-    copied.map_err(|error| format!("cannot copy this program: {error}"))?;
     // The shell forks for each, so that both are children.
     let script = format!("./checkrun {REPORT} && ./checkrun {REPORT} --child");
-    let wish = Wish {
-        start: folder.to_owned(),
-        source: Source::Folder(folder.to_owned()),
-        cwd: None,
-        filled: Filled::default(),
-        deps: DepsChoice::None,
-        guard: Guard::Exact,
-        inputs: false,
-        scope: Vec::new(),
-        touches: Vec::new(),
-        policy: "hermetic".to_owned(),
-        runner: Some("generic".to_owned()),
-        env: BTreeMap::new(),
-        overrides: Overrides { timeout: Some(Duration::from_secs(60)), ..Overrides::default() },
-        clock: ClockWish { start: Some(ClockStart::At(START)), mode: None },
-        require_tests: None,
-        argv: [b"sh".as_slice(), b"-c", script.as_bytes()].map(<[u8]>::to_vec).to_vec(),
-    };
-    let mut output = Collector::default();
-    let (_, answered) = pipeline::check(&wish, Caching::Off, &session.around, None, &mut output)
-        .map_err(|error| error.to_string())?;
-    if answered.evidence.outcome != Outcome::Passed {
-        let said = String::from_utf8_lossy(&output.stderr);
-        let last = said.lines().last().map_or_else(String::new, |line| format!(": {line}"));
-        return Err(format!(
-            "this program does not run in the sandbox ({}){last}",
-            answered.evidence.outcome.name()
-        ));
-    }
-    Ok(judge(&String::from_utf8_lossy(&output.stdout)))
+    let clock = ClockWish { start: Some(ClockStart::At(START)), mode: None };
+    self_run::run(session, "hermetic", clock, &script).map(|output| judge(&output))
 }
 
 /// Compares readings with where the clock was set to; what is not told is said to be missing.

@@ -4,11 +4,13 @@
 
 mod certify;
 mod clock_check;
+mod doctor;
 mod failure;
 mod flake;
 mod git;
 mod init;
 mod inputs;
+mod isolation;
 mod listing;
 mod partials;
 mod prepare;
@@ -16,6 +18,7 @@ mod reconcile;
 mod records;
 mod rollback;
 mod run;
+mod self_run;
 mod session;
 mod steps;
 mod upkeep;
@@ -75,7 +78,8 @@ fn dispatch(invocation: Invocation, session: &mut Session) -> Result<u8, Failure
         Request::Runners { name } => listing::runners(name.as_deref(), session),
         Request::ClockReport { child } => clock_check::report(child, session),
         Request::Init => init::init(session),
-        Request::Doctor => upkeep::doctor(session),
+        Request::AttemptsReport { host, file } => isolation::report(host, &file, session),
+        Request::Doctor => doctor::doctor(session),
         Request::Prepare(request) => prepare::prepare(*request, session),
         Request::Gc(wanted) => upkeep::gc(wanted, session),
         Request::Reconcile(request) => reconcile::reconcile(*request, session),

@@ -21,6 +21,8 @@ use std::path::Path;
 
 /// How many records `log` lists.
 const LISTED: u32 = 100;
+/// What the object of `explain` is called and its version.
+const EXPLAIN_SCHEMA: &str = "checkrun.explain/1";
 /// How many changed paths `explain` names.
 const PATHS: usize = 20;
 
@@ -59,7 +61,17 @@ impl<'a> Row<'a> {
             cmd: command_of(record),
         }
     }
+
+    /// A line without the tree and the seconds, so that some of the command is seen.
+    fn narrow(&self) -> String {
+        let key = self.key.get(3..11).unwrap_or(self.key);
+        let at = self.at.get(..16).unwrap_or(self.at);
+        format!("{:>4}  {at}  {key}  {:<10} {:>8.2}s  {}", self.id, self.outcome, self.secs, self.cmd)
+    }
 }
+
+/// From how many columns on `log` has a line with everything.
+const WIDE: u16 = 120;
 
 /// Whether a text can be the id of a tree or its beginning.
 fn is_id(text: &str) -> bool {
@@ -97,13 +109,17 @@ pub(super) fn log(revision: Option<&str>, session: &mut Session) -> Result<u8, F
         if session.reporter.is_json() {
             session.reporter.object(&row);
         } else {
+            if session.reporter.columns().is_some_and(|columns| columns < WIDE) {
+                session.reporter.listed(&row.narrow());
+                continue;
+            }
             let key = row.key.get(3..15).unwrap_or(row.key);
             let tree = row.tree.get(..12).unwrap_or(row.tree);
             let line = format!(
-                "{:>5}  {}  {key}  {tree}  {:<13} {:>8.2}s  {}\n",
+                "{:>5}  {}  {key}  {tree}  {:<13} {:>8.2}s  {}",
                 row.id, row.at, row.outcome, row.secs, row.cmd
             );
-            session.reporter.data(line.as_bytes());
+            session.reporter.listed(&line);
         }
     }
     Ok(0)
@@ -185,6 +201,7 @@ fn whole_output(record: &Record, session: &mut Session) -> Result<u8, Failure> {
 /// What `explain` found.
 #[derive(Serialize)]
 struct Explanation {
+    schema: &'static str,
     key: String,
     tree: String,
     hit: bool,
@@ -208,6 +225,7 @@ pub(super) fn explain(request: CheckRequest, session: &mut Session) -> Result<u8
     let found = pipeline::on_record(&prepared, &session.around)?;
     let lookup = pipeline::judge(&found, Caching::Use, &prepared);
     let mut told = Explanation {
+        schema: EXPLAIN_SCHEMA,
         key: prepared.keyed.key.to_string(),
         tree: prepared.action.tree.tree.hex(),
         hit: matches!(lookup, Lookup::Hit(_)),
@@ -294,7 +312,7 @@ fn in_words(told: &Explanation) -> String {
     let key = &told.key;
     if told.hit {
         let id = told.nearest.map_or_else(String::new, |id| format!(" (record {id})"));
-        return format!("hit under guard {}{id}: {key}\n", told.guard);
+        return format!("hit under guard {}{id}\nkey {key}\n", told.guard);
     }
     let reason = told.reason.as_deref().unwrap_or("nothing is on record");
     let mut text = format!("miss: {reason}\nkey {key}\n");

@@ -7,7 +7,9 @@ use serde_json::Value;
 fn explain(env: &Env, script: &str) -> Value {
     let output = env.checkrun(&["flake", "--explain", "--format", "json", "--", "sh", "-c", script]);
     assert!([0, 1, 3].contains(&output.status), "{output:?}");
-    output.json()
+    let told = output.json();
+    crate::schemas::holds("flake_explained", std::slice::from_ref(&told));
+    told
 }
 
 // dateformat 1.0.12 (felixge/node-dateformat#41) failed in other time zones.
