@@ -56,6 +56,14 @@
 //! `examples/certify.rs` makes a [`pipeline::Wish`], hands it to [`pipeline::check`], hears of events and reads the
 //! evidence; the program does no more. What is `pub` below a room's first level is for the rooms above it and may change.
 //!
+//! Objects that other programs read are described in `docs/schemas`; a field may be added to them, none goes.
+//!
+//! # Sizes
+//!
+//! Files have at most 400 lines and functions 80, which tests and lints hold to. The one exception is `sandbox::sys`: all
+//! `unsafe` code is in it on purpose, as small uniform functions. The longest function, `commands::rollback::rollback`, is a
+//! sequence of steps of which each may only be taken after the last. `Cargo.toml` has the reason for each dependency.
+//!
 //! # Words
 //!
 //! - *check*: a command on a tree, under a policy. *Action*: a check with everything it depends on looked up.

@@ -1,7 +1,8 @@
 //! The guides: every block in them is run as it stands, and every message that they explain is one that is given.
 
 use crate::reconcile::{done, findings, look, steps};
-use crate::support::{EVERYBODY, Env, Who, program, run};
+use crate::support::probe::{Refusal, container_filter, worse};
+use crate::support::{EVERYBODY, Env, USER, Who, program, run};
 use serde_json::json;
 use std::path::Path;
 
@@ -23,6 +24,116 @@ fn blocks(section: &str) -> Vec<(&str, &str)> {
         rest = after;
     }
     found
+}
+
+/// Prints what is wrong with a file for a CI system or a cluster, then each shell command in it, a line each.
+const READ_YAML: &str = r#"
+import sys, yaml
+document = yaml.safe_load(sys.stdin)
+def commands(value):
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if name in ("run", "script"):
+                yield from ([inner] if isinstance(inner, str) else inner)
+            elif name == "command":
+                yield " ".join(inner)
+            else:
+                yield from commands(inner)
+    elif isinstance(value, list):
+        for inner in value: yield from commands(inner)
+if "jobs" in document:
+    # YAML 1.1 reads the word `on` as a truth.
+    assert True in document and document["jobs"], document
+    for job in document["jobs"].values():
+        assert "runs-on" in job and all(("run" in step) != ("uses" in step) for step in job["steps"]), job
+elif "kind" in document:
+    assert document["apiVersion"] == "v1" and document["metadata"]["name"], document
+    pod = document["spec"]
+    for container in pod["containers"]:
+        assert container["image"] and container["securityContext"]["procMount"] == "Unmasked", container
+        named = {volume["name"] for volume in pod["volumes"]}
+        assert {mount["name"] for mount in container["volumeMounts"]} <= named, container
+else:
+    for job in document.values(): assert job["script"] and job["image"], job
+for command in commands(document): print(command)
+"#;
+
+/// A file for a CI system that is none would be found out on its first push.
+#[test]
+fn every_ci_file_is_yaml_and_its_commands_are_understood() {
+    use std::io::Write;
+    let text = std::fs::read_to_string(root().join("docs/guides.md")).expect("docs/guides.md");
+    let bin = program().parent().expect("a folder").to_owned();
+    let env = Env::of(Who::User);
+    let (mut files, mut commands) = (0, 0);
+    for part in text.split("\n```yaml\n").skip(1) {
+        let file = part.split("\n```").next().expect("an end");
+        let mut python = std::process::Command::new("/usr/bin/python3");
+        python
+            .args(["-c", READ_YAML])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped());
+        let mut child = python.spawn().expect("python3");
+        child.stdin.take().expect("piped").write_all(file.as_bytes()).expect("write");
+        let output = child.wait_with_output().expect("python3");
+        assert!(output.status.success(), "python3-yaml, which .ci/tools installs, or:\n{file}");
+        for command in String::from_utf8(output.stdout).expect("UTF-8").lines() {
+            drop(run(env.as_who("/bin/bash").args(["-n", "-c", command])).expect(0));
+            let Some(words) = command.strip_prefix("checkrun ") else { continue };
+            // Whether it is understood is told before anything is done.
+            let mut bash = env.as_who("/bin/bash");
+            bash.args(["-c", &format!("checkrun -C /no/such/folder {words}")]);
+            let output = run(bash.env("PATH", format!("{}:/usr/bin:/bin", bin.display())));
+            assert!(output.err().contains("no such folder"), "{command}: {}", output.err());
+            commands += 1;
+        }
+        files += 1;
+    }
+    assert!(files == 3 && commands == 3, "{files} files, {commands} commands");
+}
+
+/// The table of places says which level each gives as it comes; what such places refuse is refused here.
+#[test]
+fn the_levels_that_the_guides_tell_are_those_that_such_places_give() {
+    let text = std::fs::read_to_string(root().join("docs/guides.md")).expect("docs/guides.md");
+    let level = |place: &str| {
+        let row = text.lines().find(|line| line.starts_with(&format!("| {place}"))).expect("a row");
+        row.split('|').nth(2).expect("a column").split('`').nth(1).expect("a level").to_owned()
+    };
+    for who in EVERYBODY {
+        let env = Env::of(who);
+        let found = |refused: &[Refusal]| worse(&env, refused, &["doctor", "--format", "json"]).json();
+        let container = found(&container_filter());
+        assert_eq!(container["level"], level("Docker"));
+        assert_eq!(container["level"], level("Kubernetes"));
+        let remedies = container["remedies"].to_string();
+        assert!(remedies.contains("docker run --security-opt seccomp=unconfined …"), "{remedies}");
+        // Namespaces are made, and what they are made for is refused.
+        let actions = found(&[(libc::SYS_fsopen, libc::EACCES, 0)]);
+        assert_eq!(actions["level"], level("GitHub Actions"));
+        assert_eq!(found(&[(libc::SYS_acct, libc::EPERM, 0)])["level"], level("GitLab CI, shell"));
+    }
+}
+
+/// Ubuntu 24.04, as GitHub's machines have it: the setting is there, and mounting is refused.
+#[test]
+fn where_apparmor_stands_in_the_way_doctor_gives_the_line_that_the_guides_give() {
+    let text = std::fs::read_to_string(root().join("docs/guides.md")).expect("docs/guides.md");
+    let env = Env::of(Who::User);
+    let rules = serde_json::to_string(&[(libc::SYS_fsopen, libc::EACCES, 0)]).expect("rules");
+    let stand_in =
+        std::fs::read_to_string(root().join("tests/it/support/stand_in.py")).expect("the stand-in");
+    let setup = "mount -t tmpfs none /proc/sys/kernel\necho 1 > /proc/sys/kernel/apparmor_restrict_unprivileged_userns\n\
+                 exec setpriv --reuid $0 --regid $0 --clear-groups \"$@\"";
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-ec", setup, &USER.to_string()]);
+    command.args(["/usr/bin/python3", "-c", &stand_in, &rules]).arg(program()).arg("doctor");
+    command.env_clear().env("HOME", env.path("home")).env("CHECKRUN_CACHE_DIR", env.path("cache"));
+    command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").current_dir(env.path("repo"));
+    let told = run(&mut command).out();
+    let line = "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0";
+    assert!(told.contains(&format!("mend       {line}")) && text.contains(line), "{told}");
+    assert!(told.lines().count() <= 24 && told.lines().all(|line| line.len() <= 80), "{told}");
 }
 
 fn root() -> &'static Path {

@@ -47,6 +47,8 @@ mod foreign_bytes;
 mod foreign_input;
 /// The guides in docs/, run.
 mod guides;
+/// Help, version, manual page, completions.
+mod help;
 /// Guard `inputs`: observed inputs.
 mod inputs;
 /// Nothing gets out by files, mounts or links.
@@ -68,6 +70,8 @@ mod landlock_level;
 mod ledgers;
 /// Limits hold, are told by their own words, and are refused where they cannot be kept.
 mod limits;
+/// What a person sees, in a terminal.
+mod looks;
 /// Bad input.
 mod messages;
 /// What the check prints.
@@ -78,6 +82,8 @@ mod reconcile;
 mod reconcile_input;
 /// What is kept of a run and what of that answers.
 mod records;
+/// What harnesses read is as its schemas say.
+mod schemas;
 /// A run of twelve steps, killed wherever it can be.
 mod story;
 /// The same, killed before each single change that a command makes.
@@ -89,12 +95,16 @@ mod upkeep;
 /// Machines that lack something, and the caller's terminal.
 mod worse_machines;
 
+/// What is built in: licences, versions of Rust.
+mod dependencies;
 /// The README, the change log and the help say the same.
 mod documents;
 /// The source text itself: layers, names, lengths.
 mod layering;
 /// Installed packages: prepared, found, and out of reach of what checks do to them.
 mod packages;
+/// The Debian package.
+mod packaging;
 /// Real projects under check.
 mod real;
 /// Real projects that pass at some dates only, and debuggers.
