@@ -98,7 +98,7 @@ fn nothing_is_broken_over_two_lines_at_80_columns_and_at_200() {
         ("$CHECKRUN run --help", "Sandbox:"),
         ("$CHECKRUN reconcile --help", "Examples:"),
         ("$CHECKRUN --version", "Landlock ABI"),
-        ("$CHECKRUN explain -- true", "miss: "),
+        ("$CHECKRUN explain -- true", "key b3:"),
     ] {
         for columns in [80, 200] {
             let terminal = Terminal::start(&env, columns, line);
