@@ -109,7 +109,7 @@ fn nothing_is_broken_over_two_lines_at_80_columns_and_at_200() {
     }
     // Where nobody looks nothing is cut.
     let log = env.checkrun(&["log"]).expect(0).out();
-    assert!(log.lines().all(|line| line.len() > 300 && !line.contains('…')), "{log}");
+    assert!(log.lines().any(|line| line.len() > 300) && !log.contains('…'), "{log}");
     let cut = Terminal::start(&env, 80, "$CHECKRUN log").end();
     assert!(cut.lines().next().is_some_and(|line| line.contains(" sh -c ") && line.ends_with('…')), "{cut}");
 }
