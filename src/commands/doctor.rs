@@ -159,7 +159,7 @@ fn remedies(found: &Abilities) -> Vec<String> {
         LayerState::Enforced | LayerState::Off => None,
     });
     for quoted in reasons.flat_map(|why| why.split('`').skip(1).step_by(2)) {
-        if quoted.starts_with("--security-opt ") {
+        if quoted.starts_with("--security-opt ") || quoted.starts_with("--cap-add ") {
             if !container.contains(&quoted) {
                 container.push(quoted);
             }

@@ -182,7 +182,7 @@ fn try_in_child(user: HostUser) -> Tried {
     let entered = enter_user_namespace(user);
     let user_state = match &entered {
         Ok(()) => LayerState::Enforced,
-        Err(failure) => LayerState::Unavailable(why_no_namespaces(failure)),
+        Err(failure) => LayerState::Unavailable(why_no_namespaces(failure, user)),
     };
     layers.insert(Layer::User, user_state);
     // Before there is a PID namespace, whose first process our helper would be.
@@ -306,9 +306,12 @@ fn restricted_by_apparmor() -> bool {
 }
 
 /// What stands in the way of user namespaces, and the remedy.
-fn why_no_namespaces(failure: &Failure) -> String {
+fn why_no_namespaces(failure: &Failure, user: HostUser) -> String {
     let sysctl = |name: &str| std::fs::read_to_string(format!("/proc/sys/{name}")).unwrap_or_default();
     let error = io::Error::from_raw_os_error(failure.errno);
+    if failure.step == Step::IdMap && failure.errno == libc::EPERM && user.uid == 0 {
+        return "root of this container has not the capability CAP_SETFCAP, without which no user namespace can be made from it (user_namespaces(7)); `--cap-add SETFCAP`, or start as another of its users".to_owned();
+    }
     if failure.errno == libc::ENOSPC || sysctl("user/max_user_namespaces").trim() == "0" {
         return "no more user namespaces are allowed; `sysctl user.max_user_namespaces=10000`".to_owned();
     }

@@ -266,6 +266,63 @@ fn within_bubblewrap() {
     }
 }
 
+/// A container of an ordinary user, as runc(8) makes it without any privilege: its root is that user, `/proc` and `/sys` are
+/// covered in parts, and what it gains by `setuid` is nothing. `capability` is added to its few.
+fn within_runc(env: &Env, capability: Option<&str>, args: &[&str]) -> Output {
+    let bundle = env.path("home/bundle");
+    let program = crate::support::program();
+    let folder = program.parent().unwrap().to_str().unwrap();
+    let prepare = r#"
+import json, os, subprocess, sys
+bundle, folder, place, capability, *argv = sys.argv[1:]
+os.makedirs(bundle + '/rootfs', exist_ok=True)
+os.chdir(bundle)
+if os.path.exists('config.json'): os.remove('config.json')
+subprocess.run(['runc', 'spec', '--rootless'], check=True)
+config = json.load(open('config.json'))
+process = config['process']
+process['terminal'], process['args'], process['cwd'] = False, argv, place + '/repo'
+process['env'] += [name + '=' + os.environ[name] for name in os.environ if name.startswith(('CHECKRUN', 'HOME', 'XDG'))]
+if capability != '-':
+    for kind in process['capabilities'].values(): kind.append(capability)
+config['root'] = {'path': 'rootfs', 'readonly': False}
+bind = lambda at, mode: {'destination': at, 'type': 'none', 'source': at, 'options': ['rbind', mode]}
+config['mounts'] += [bind('/usr', 'ro'), bind('/etc', 'ro'), bind(folder, 'ro'), bind(place, 'rw')]
+for link in 'bin', 'lib', 'lib64', 'sbin':
+    if not os.path.lexists('rootfs/' + link): os.symlink('usr/' + link, 'rootfs/' + link)
+json.dump(config, open('config.json', 'w'))
+os.execvp('runc', ['runc', '--rootless', 'true', '--root', bundle + '/state', 'run', 'checkrun-test-%d' % os.getpid()])
+"#;
+    let place = env.path("");
+    let place = place.to_str().unwrap().trim_end_matches('/');
+    let capability = capability.unwrap_or("-");
+    let wrapper = ["python3", "-c", prepare, bundle.to_str().unwrap(), folder, place, capability];
+    under(env, &wrapper, args)
+}
+
+// opencontainers/runc#1658, containers/podman#4056: what is left of the kernel's abilities in a container without privilege
+#[test]
+fn within_a_container_of_an_ordinary_user() {
+    let env = scene(Who::User);
+    // Its root may map nobody, and the message says which capability that takes.
+    drop(within_runc(&env, None, &SHOW).refused(&[
+        "user (root of this container",
+        "--cap-add SETFCAP",
+        "hint:",
+    ]));
+    let landlock = ["--policy", "landlock", "--format", "json", "--", "cat", "f"];
+    let weak = within_runc(&env, None, &landlock).expect(0).json();
+    assert_eq!(weak["sandbox"]["level"], "landlock", "{weak}");
+    let doctor = within_runc(&env, None, &["doctor"]);
+    let shown = doctor.out();
+    let line = |start: &str| shown.lines().any(|line| line.trim_start().starts_with(start));
+    assert!(line("level      landlock") && line("mend       docker run --cap-add SETFCAP"), "{shown}");
+    // With it the whole level is there, save what the container's own masks keep.
+    let told = refused_or_full(within_runc(&env, Some("CAP_SETFCAP"), &SHOW), &["hint:"], "runc");
+    say(&format!("within runc with CAP_SETFCAP: {told}"));
+    is_full(env.checkrun(&SHOW), "no container around");
+}
+
 // Standard streams that are closed, or that nobody reads: what is opened next must not take their place.
 #[test]
 fn closed_streams_are_nobody_elses() {
