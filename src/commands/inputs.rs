@@ -5,6 +5,7 @@ use crate::cli::CheckRequest;
 use crate::commands::run::{answer, wish};
 use crate::commands::session::from;
 use crate::commands::{Failure, Session, records};
+use crate::model::evidence::Evidence;
 use crate::model::event::{Event, Sink};
 use crate::pipeline::{self, Caching, InputGroups};
 use crate::report::{check_writable, write_atomically};
@@ -34,10 +35,15 @@ pub(super) fn show(asked: &str, session: &mut Session) -> Result<u8, Failure> {
     match reader.inputs_of(record.id).as_deref().and_then(InputGroups::read) {
         Some(groups) => tell(record.id, &groups, session),
         None => Err(Failure::new(
-            format!("what record {} depended on is not known", record.id),
+            format!("what record {} depended on is not known{}", record.id, because(&record.evidence)),
             Some("it was not observed in full, or made room for newer ones; then the whole tree counts"),
         )),
     }
+}
+
+/// The reason that was recorded, if one was.
+fn because(evidence: &Evidence) -> String {
+    evidence.unobserved.as_ref().map_or_else(String::new, |why| format!(": {why}"))
 }
 
 /// Runs or answers a check and tells what it depends on; with a file to write that to, the check's own output and exit
@@ -62,7 +68,8 @@ pub(super) fn inputs(
     let unknown = || {
         Failure::new(
             format!(
-                "what the check depends on is not known in full (it ended as `{}`)",
+                "what the check depends on is not known in full{} (it ended as `{}`)",
+                because(&answered.evidence),
                 answered.evidence.outcome.name()
             ),
             Some(

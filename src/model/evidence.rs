@@ -32,6 +32,9 @@ pub struct Evidence {
     /// Layers of installed packages that it was given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deps: Vec<Deps>,
+    /// Why what it depended on is not known in full, where that was to be observed and is not; then the whole tree counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unobserved: Option<String>,
     /// How it ended.
     pub outcome: Outcome,
     /// Exit status, if it exited.
@@ -187,6 +190,7 @@ pub(crate) mod tests {
                 name: "node_modules".to_owned(),
                 digest: format!("b3:{}", "4".repeat(64)),
             }],
+            unobserved: Some("a program made a namespace or a root of its own".to_owned()),
             outcome: Outcome::Passed,
             exit: Some(0),
             signal: None,

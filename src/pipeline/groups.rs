@@ -56,7 +56,9 @@ impl InputGroups {
                 Fact::Kind(path, _) => (&mut groups.tree.there, path),
                 Fact::Names(path, _) => (&mut groups.tree.listed, path),
                 Fact::HostAbsent(path) => (&mut groups.host.absent, path),
-                Fact::HostFolder(path) | Fact::HostStamp(path, _) => (&mut groups.host.used, path),
+                Fact::HostFolder(path) | Fact::HostLink(path, _) | Fact::HostStamp(path, _) => {
+                    (&mut groups.host.used, path)
+                }
             };
             group.push(name(path));
         }

@@ -6,18 +6,20 @@
 #![forbid(unsafe_code)]
 
 use crate::model::digest::ObjectId;
-use crate::model::runner::Bind;
+use crate::pipeline::contents::{Contents, Looks};
+use crate::pipeline::hosts::{self, Hosts, Same, host_path};
 use crate::sandbox::observer::{DEEP, EXISTS, LISTING};
 use crate::sandbox::plan::TREE_PLACE;
 use crate::tree::{EntryKind, Snapshot, Spot, TreeError, Walker};
 use std::collections::{BTreeSet, HashSet};
-use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 
 /// Links that are followed on one way, as the kernel does (path_resolution(7)).
 const LINKS_MAX: usize = 40;
+
+/// Version of a set's layout and meaning. In 1, links of the host were not facts of their own, and ways through
+/// `/proc/self` by a link were taken for ways to nothing.
+const VERSION: u8 = 2;
 
 /// What was found at one place.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -32,10 +34,13 @@ pub(crate) enum Fact {
     Names(Vec<u8>, Vec<u8>),
     /// On the host: nothing.
     HostAbsent(Vec<u8>),
-    /// On the host: this very file, or this folder with what is in it.
+    /// On the host: this very file, or this folder with what is in it; behind the stamp, where it is known, what a file
+    /// must be like to stand for it.
     HostStamp(Vec<u8>, Vec<u8>),
     /// On the host: a folder.
     HostFolder(Vec<u8>),
+    /// On the host: a link with this text.
+    HostLink(Vec<u8>, Vec<u8>),
 }
 
 /// Works out the facts behind what a check looked at.
@@ -45,7 +50,7 @@ pub(crate) enum Fact {
 pub(crate) fn facts(
     looked_at: &[(Vec<u8>, u8)],
     snapshot: &Snapshot,
-    binds: &[Bind],
+    hosts: &mut Hosts<'_>,
 ) -> Result<BTreeSet<Fact>, TreeError> {
     let mut walker = Walker::new(snapshot);
     let mut facts = BTreeSet::new();
@@ -53,7 +58,7 @@ pub(crate) fn facts(
         let parts = normal(path);
         match below_tree(&parts) {
             Some(inside) => tree_facts(&mut walker, inside, *kind, &mut facts)?,
-            None => host_facts(&parts, *kind, binds, &mut facts),
+            None => hosts.note(&parts, *kind, &mut facts),
         }
     }
     fold(&mut walker, facts)
@@ -87,7 +92,7 @@ fn fold(walker: &mut Walker<'_>, mut facts: BTreeSet<Fact>) -> Result<BTreeSet<F
         Fact::Absent(path) | Fact::Entry(path, _) | Fact::Kind(path, _) | Fact::Names(path, _) => {
             !and_above(path).any(|folder| folded.contains(folder))
         }
-        Fact::HostAbsent(_) | Fact::HostFolder(_) | Fact::HostStamp(..) => true,
+        Fact::HostAbsent(_) | Fact::HostFolder(_) | Fact::HostLink(..) | Fact::HostStamp(..) => true,
     });
     for folder in &folded {
         let inner = and_above(folder).skip(1).any(|above| folded.contains(above));
@@ -112,11 +117,11 @@ pub(crate) fn all_of(snapshot: &Snapshot) -> Fact {
 }
 
 /// The parts of an absolute path without empty ones and dots; `..` stays, since links decide what it means.
-fn normal(path: &[u8]) -> Vec<&[u8]> {
+pub(super) fn normal(path: &[u8]) -> Vec<&[u8]> {
     path.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".").collect()
 }
 
-fn below_tree<'p>(parts: &[&'p [u8]]) -> Option<Vec<&'p [u8]>> {
+pub(super) fn below_tree<'p>(parts: &[&'p [u8]]) -> Option<Vec<&'p [u8]>> {
     let place = TREE_PLACE.trim_start_matches('/').as_bytes();
     (parts.first() == Some(&place)).then(|| parts[1..].to_vec())
 }
@@ -206,47 +211,29 @@ fn described(kind: EntryKind, id: &ObjectId) -> Vec<u8> {
     [&[letter(kind)], id.as_bytes()].concat()
 }
 
-/// What a path outside of the tree stands for on the host, if the check sees the host there.
-fn host_facts(parts: &[&[u8]], kind: u8, binds: &[Bind], facts: &mut BTreeSet<Fact>) {
-    let path = [&b"/"[..], &parts.join(&b'/')].concat();
-    let path = Path::new(OsStr::from_bytes(&path));
-    let shown = binds
-        .iter()
-        .filter(|bind| path.starts_with(&bind.inside))
-        .max_by_key(|bind| bind.inside.as_os_str().len());
-    let Some(bind) = shown else { return };
-    let rest = path.strip_prefix(&bind.inside).unwrap_or(Path::new(""));
-    let host = if rest.as_os_str().is_empty() { bind.host.clone() } else { bind.host.join(rest) };
-    facts.insert(host_fact(&host, kind));
+/// How a set of facts compares with a tree and with this machine.
+pub(crate) enum Compared {
+    /// All holds.
+    Holds,
+    /// All holds, though files of the host are others with the same content: the facts as they are to be kept from now on.
+    Anew(BTreeSet<Fact>),
+    /// The first that does not hold, in words.
+    Differs(String),
 }
 
-fn host_fact(host: &Path, kind: u8) -> Fact {
-    let name = host.as_os_str().as_bytes().to_vec();
-    match std::fs::metadata(host) {
-        Err(_) => Fact::HostAbsent(name),
-        Ok(meta) if meta.is_dir() && kind & (LISTING | DEEP) == 0 => Fact::HostFolder(name),
-        Ok(meta) => Fact::HostStamp(name, stamp(&meta)),
-    }
-}
-
-/// Device, inode, size, and the times of the last change of content and of inode.
-fn stamp(meta: &std::fs::Metadata) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(56);
-    for number in [meta.dev(), meta.ino(), meta.size(), u64::from(meta.mode())] {
-        bytes.extend(number.to_le_bytes());
-    }
-    for number in [meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec()] {
-        bytes.extend(number.to_le_bytes());
-    }
-    bytes
-}
-
-/// The first fact that no longer holds, in words; `None` where all do.
+/// Compares a set. `newest` is the latest time that a check is shown of a file of the host, in seconds.
 ///
 /// # Errors
 /// A tree object cannot be read.
-pub(crate) fn first_difference(facts: &[Fact], walker: &mut Walker<'_>) -> Result<Option<String>, TreeError> {
-    for fact in facts {
+pub(super) fn compare(
+    facts: &[Fact],
+    walker: &mut Walker<'_>,
+    contents: &mut Contents<'_>,
+    newest: Option<i64>,
+) -> Result<Compared, TreeError> {
+    let mut looks = Looks::default();
+    let mut others = Vec::new();
+    for (index, fact) in facts.iter().enumerate() {
         let (holds, path) = match fact {
             Fact::Absent(path) => (walker.at(path)? == Spot::Absent, path),
             Fact::Entry(path, described_before) => {
@@ -260,23 +247,37 @@ pub(crate) fn first_difference(facts: &[Fact], walker: &mut Walker<'_>) -> Resul
             Fact::Names(path, before) => {
                 (walker.names(path)?.is_some_and(|now| now.0[..] == before[..]), path)
             }
-            Fact::HostAbsent(path) => (std::fs::metadata(host_path(path)).is_err(), path),
-            Fact::HostFolder(path) => {
-                (std::fs::metadata(host_path(path)).is_ok_and(|meta| meta.is_dir()), path)
+            Fact::HostAbsent(path) => (looks.at(&host_path(path)).is_none(), path),
+            Fact::HostFolder(path) => (looks.at(&host_path(path)).is_some_and(|look| look.is_folder()), path),
+            Fact::HostLink(path, before) => {
+                let now = std::fs::read_link(host_path(path));
+                (now.is_ok_and(|now| now.as_os_str().as_bytes() == before), path)
             }
-            Fact::HostStamp(path, before) => {
-                (std::fs::metadata(host_path(path)).is_ok_and(|meta| stamp(&meta) == *before), path)
-            }
+            Fact::HostStamp(path, before) => match hosts::compare(&mut looks, path, before, newest) {
+                Same::Yes => (true, path),
+                Same::No => (false, path),
+                Same::Perhaps(look) => {
+                    others.push((index, path, before, look));
+                    (true, path)
+                }
+            },
         };
         if !holds {
-            return Ok(Some(in_words(fact, path)));
+            return Ok(Compared::Differs(in_words(fact, path)));
         }
     }
-    Ok(None)
-}
-
-fn host_path(path: &[u8]) -> PathBuf {
-    PathBuf::from(OsStr::from_bytes(path))
+    if others.is_empty() {
+        return Ok(Compared::Holds);
+    }
+    // Content is read only where all else is as it was.
+    let mut anew: Vec<Fact> = facts.to_vec();
+    for (index, path, before, look) in others {
+        match hosts::alike(contents, path, before, &look) {
+            Some(stamp) => anew[index] = Fact::HostStamp(path.clone(), stamp),
+            None => return Ok(Compared::Differs(in_words(&facts[index], path))),
+        }
+    }
+    Ok(Compared::Anew(anew.into_iter().collect()))
 }
 
 fn in_words(fact: &Fact, path: &[u8]) -> String {
@@ -288,13 +289,14 @@ fn in_words(fact: &Fact, path: &[u8]) -> String {
         Fact::Names(..) => format!("folder `{name}` was listed and holds other names"),
         Fact::HostAbsent(_) => format!("host file {name} was looked for and not there"),
         Fact::HostFolder(_) => format!("host folder {name} is gone"),
+        Fact::HostLink(..) => format!("host link {name} leads elsewhere"),
         Fact::HostStamp(..) => format!("host file {name} was used and has changed"),
     }
 }
 
 /// A set as bytes: a version, then each fact as a letter and one or two length-prefixed fields.
 pub(crate) fn encode(facts: &BTreeSet<Fact>) -> Vec<u8> {
-    let mut bytes = vec![1];
+    let mut bytes = vec![VERSION];
     for fact in facts {
         let (letter, path, value): (u8, &[u8], &[u8]) = match fact {
             Fact::Absent(path) => (b'a', path, &[]),
@@ -303,6 +305,7 @@ pub(crate) fn encode(facts: &BTreeSet<Fact>) -> Vec<u8> {
             Fact::Names(path, value) => (b'n', path, value),
             Fact::HostAbsent(path) => (b'A', path, &[]),
             Fact::HostFolder(path) => (b'F', path, &[]),
+            Fact::HostLink(path, value) => (b'L', path, value),
             Fact::HostStamp(path, value) => (b'S', path, value),
         };
         bytes.push(letter);
@@ -314,9 +317,17 @@ pub(crate) fn encode(facts: &BTreeSet<Fact>) -> Vec<u8> {
     bytes
 }
 
-/// Reads a set back; `None` where it is of another version or cut.
+/// Whether a set was made by the rules of today. An older one can be read, but does not answer.
+pub(crate) fn is_current(bytes: &[u8]) -> bool {
+    bytes.first() == Some(&VERSION)
+}
+
+/// Reads a set back; `None` where it is of an unknown version or cut.
 pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Fact>> {
-    let mut rest = bytes.strip_prefix(&[1])?;
+    let (version, mut rest) = bytes.split_first()?;
+    if !(1..=VERSION).contains(version) {
+        return None;
+    }
     let mut facts = Vec::new();
     while let Some((letter, after)) = rest.split_first() {
         rest = after;
@@ -335,6 +346,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Fact>> {
             b'n' => Fact::Names(path, value),
             b'A' => Fact::HostAbsent(path),
             b'F' => Fact::HostFolder(path),
+            b'L' => Fact::HostLink(path, value),
             b'S' => Fact::HostStamp(path, value),
             _ => return None,
         });
@@ -356,11 +368,17 @@ mod tests {
             Fact::HostAbsent(b"/usr/x".to_vec()),
             Fact::HostFolder(b"/usr".to_vec()),
             Fact::HostStamp(b"/usr/y".to_vec(), vec![7; 64]),
+            Fact::HostStamp(b"/usr/z".to_vec(), vec![7; 96]),
+            Fact::HostLink(b"/bin".to_vec(), b"usr/bin".to_vec()),
         ]
         .into();
         let bytes = encode(&facts);
         assert_eq!(decode(&bytes).map(|read| read.into_iter().collect()), Some(facts));
         assert_eq!(decode(&bytes[..bytes.len() - 1]), None);
-        assert_eq!(decode(&[2]), None);
+        assert!(is_current(&bytes));
+        assert_eq!(decode(&[VERSION + 1]), None);
+        assert_eq!(decode(&[0]), None);
+        assert_eq!(decode(&[1]), Some(Vec::new()));
+        assert!(!is_current(&[1]));
     }
 }

@@ -4,10 +4,12 @@
 
 mod abilities;
 mod bearings;
+mod contents;
 mod digests;
 mod fetch;
 mod ground;
 mod groups;
+mod hosts;
 mod inputs;
 mod lead;
 mod leftovers;
@@ -254,7 +256,7 @@ pub fn answer(
             return Ok(Answered { evidence: *evidence, cache: CacheUse::Hit, tally: found.tally, from });
         }
         Lookup::Miss(MissReason::NeverRun) if inputs => {
-            if let Some(answered) = by_inputs(prepared, sink)? {
+            if let Some(answered) = by_inputs(prepared, around, sink)? {
                 replay(&answered.evidence, around, log, sink)?;
                 return Ok(answered);
             }
@@ -359,13 +361,21 @@ pub fn with_history(reason: MissReason, prepared: &Prepared) -> MissReason {
 }
 
 /// An earlier run of the same command whose observed inputs are all as they were.
-fn by_inputs(prepared: &Prepared, sink: &mut dyn Sink) -> Result<Option<Answered>, PipelineError> {
+fn by_inputs(
+    prepared: &Prepared,
+    around: &Surroundings,
+    sink: &mut dyn Sink,
+) -> Result<Option<Answered>, PipelineError> {
     let Some(reader) = &prepared.digests.reader else { return Ok(None) };
     let (found, damage) = standing(prepared, reader)?;
     for damage in &damage {
         sink.event(Event::Warning(damage));
     }
-    let Standing::Answers(record) = found else { return Ok(None) };
+    let Standing::Answers(record, renewal) = found else { return Ok(None) };
+    if let Some(renewal) = renewal {
+        // A cache that cannot be written to answers all the same, only later each time.
+        renewal.keep(prepared, &around.store).unwrap_or_default();
+    }
     let from = Origin { record: record.id, tree: record.evidence.tree.clone() };
     Ok(Some(Answered {
         evidence: record.evidence,

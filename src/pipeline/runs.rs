@@ -5,6 +5,7 @@ use crate::cache;
 use crate::key;
 use crate::logs::LogWriter;
 use crate::model::check::DepsLayer;
+use crate::model::digest::Digest;
 use crate::model::event::{Event, Sink};
 use crate::model::evidence::{CacheUse, Deps, EVIDENCE_VERSION, Evidence, Foreign, Tally};
 use crate::model::layer::Level;
@@ -12,7 +13,9 @@ use crate::model::outcome::{LookedAt, Observation, Outcome};
 use crate::model::policy::{Clock, GitView, TREE_MARGIN};
 use crate::model::units::show_instant;
 use crate::pipeline::abilities::boot_id;
+use crate::pipeline::contents::{Contents, coarse_now};
 use crate::pipeline::ground::Ground;
+use crate::pipeline::hosts::{Hosts, Instant, with_contents};
 use crate::pipeline::inputs::{self, Fact};
 use crate::pipeline::leftovers::sweep;
 use crate::pipeline::prepare::shown_folder;
@@ -22,7 +25,7 @@ use crate::pipeline::{Answered, Caching, PipelineError, Prepared, Surroundings};
 use crate::sandbox::plan::Plan;
 use crate::sandbox::{self, Interrupts};
 use crate::stage::{self, InUse, LayerOptions};
-use crate::store::{Bounds, NewRecord, Store, StoreError, Writer};
+use crate::store::{Bounds, FileStamp, NewRecord, Store, StoreError, Writer};
 use crate::summary::Summary;
 use std::collections::BTreeSet;
 use std::fs::DirBuilder;
@@ -69,6 +72,7 @@ pub(super) fn run(
     let kept_log = if stores { LogWriter::new(&around.store.logs()) } else { LogWriter::digest_only() };
     let summary = Summary::new(prepared.action.runner.summary);
     let at = now();
+    let since = coarse_now();
     let mut recording = Recording::new(sink, kept_log, copy, summary);
     let seen = sandbox::run(&plan, interrupts, &mut recording)?;
     let recorded = recording.finish()?;
@@ -88,13 +92,17 @@ pub(super) fn run(
     if !stores {
         return Ok(answered(evidence, caching, Tally::default()));
     }
-    let facts = observed(prepared, &plan, &seen, &evidence);
+    let noted = observed(prepared, &plan, (&seen, since), &evidence);
+    let unobserved = noted.as_ref().err().filter(|_| plan.observe && evidence.outcome.is_answer());
+    // Paths can be long, and a record has room for little.
+    let unobserved = unobserved.map(|why| why.chars().take(160).collect());
+    let evidence = Evidence { unobserved, ..evidence };
     // Opened again only now: readers are at their fastest while nobody has the database open for writing.
     let stored = Store::open_writer(&around.store).and_then(|mut writer| {
         for damage in writer.damage() {
             sink.event(Event::Warning(damage));
         }
-        record(&mut writer, prepared, &evidence, at, facts.as_ref().ok())
+        record(&mut writer, prepared, &evidence, at, noted.as_ref().ok())
     });
     Ok(match stored {
         Ok((evidence, tally)) => {
@@ -211,6 +219,7 @@ fn evidence(
         dirty: action.tree.dirty,
         cwd: shown_folder(&action.command.cwd),
         foreign: Foreign::default(),
+        unobserved: None,
         deps: action.deps.iter().map(recorded_deps).collect(),
         outcome: verdict.outcome,
         exit: verdict.exit,
@@ -260,26 +269,48 @@ fn recorded_deps(layer: &DepsLayer) -> Deps {
     Deps { from: layer.from.name().to_owned(), name, digest: layer.digest.to_string() }
 }
 
+/// What is known of a run's inputs.
+struct Noted {
+    facts: BTreeSet<Fact>,
+    /// Digests of host files that were computed for it.
+    files: Vec<(FileStamp, Digest)>,
+}
+
+/// How many bytes of host files may be read for a run that took so long: some hundredths of its time, once for each file.
+/// A file that is left out is recognised by its stamp alone until a later run of anything comes to it.
+fn room_for_reading(secs: f64) -> u64 {
+    const LEAST: u64 = 16 << 20;
+    const A_SECOND: u64 = 64 << 20;
+    let whole = std::time::Duration::try_from_secs_f64(secs).map_or(0, |run| run.as_secs());
+    LEAST.saturating_add(A_SECOND.saturating_mul(whole))
+}
+
 /// The facts that the run depended on, where they are known in full; else why not.
 fn observed(
     prepared: &Prepared,
     plan: &Plan,
-    seen: &Observation,
+    (seen, since): (&Observation, Instant),
     evidence: &Evidence,
-) -> Result<BTreeSet<Fact>, String> {
+) -> Result<Noted, String> {
     if cache::reusable(&prepared.action.policy, evidence).is_err() {
         return Err("no answer".to_owned());
     }
     match &seen.looked_at {
         LookedAt::Paths(paths) => {
+            let mut hosts = Hosts::new(&plan.binds, since);
             let mut facts =
-                inputs::facts(paths, &prepared.snapshot, &plan.binds).map_err(|error| error.to_string())?;
+                inputs::facts(paths, &prepared.snapshot, &mut hosts).map_err(|error| error.to_string())?;
+            if let Some(changed) = hosts.changed() {
+                return Err(format!("{} changed while the check ran", changed.display()));
+            }
             // A made-up repository is no part of the tree, and tells of all of it.
             let of_git = |fact: &Fact| matches!(fact, Fact::Absent(path) if path == b".git" || path.starts_with(b".git/"));
             if plan.git == GitView::Synthetic && facts.iter().any(of_git) {
                 facts.insert(inputs::all_of(&prepared.snapshot));
             }
-            Ok(facts)
+            let mut contents = Contents::new(prepared.digests.reader.as_ref(), room_for_reading(seen.secs));
+            let facts = with_contents(facts, &mut contents);
+            Ok(Noted { facts, files: contents.new })
         }
         LookedAt::Unknown(why) => Err(why.clone()),
     }
@@ -291,7 +322,7 @@ fn record(
     prepared: &Prepared,
     evidence: &Evidence,
     now: i64,
-    facts: Option<&BTreeSet<Fact>>,
+    noted: Option<&Noted>,
 ) -> Result<(Evidence, Tally), StoreError> {
     let new = NewRecord {
         evidence,
@@ -304,8 +335,11 @@ fn record(
     if !prepared.digests.new.is_empty() {
         writer.remember_files(&prepared.digests.new)?;
     }
-    if let Some(facts) = facts {
+    if let Some(Noted { facts, files }) = noted {
         writer.keep_inputs(&key::inputs_key(&prepared.action), recorded.id, &inputs::encode(facts))?;
+        if !files.is_empty() {
+            writer.remember_files(files)?;
+        }
     }
     if Bounds::is_due(recorded.id) {
         let _ = writer.gc(Bounds::default(), now)?;

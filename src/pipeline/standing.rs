@@ -4,21 +4,49 @@
 
 use crate::cache;
 use crate::key;
-
+use crate::model::digest::Digest;
+use crate::model::policy::{Clock, TREE_MARGIN};
+use crate::pipeline::contents::Contents;
 use crate::pipeline::groups::InputGroups;
-use crate::pipeline::inputs::{self, Fact};
+use crate::pipeline::inputs::{self, Compared, Fact};
 use crate::pipeline::{PipelineError, Prepared};
-use crate::store::{Reader, Record};
+use crate::store::{FileStamp, Reader, Record, Store, StoreError, StorePaths};
 use crate::tree::Walker;
+use std::collections::BTreeSet;
 
 /// What the kept sets of observed inputs come to.
 pub(super) enum Standing {
     /// There is none for this command.
     Unknown,
-    /// This record answers.
-    Answers(Box<Record>),
+    /// This record answers; its set anew, where files of the host are others with the same content.
+    Answers(Box<Record>, Option<Renewal>),
     /// None answers; why the newest does not.
     Refused(String),
+}
+
+/// What is to be kept of a comparison, so that content need not be read again.
+pub(super) struct Renewal {
+    /// The record whose set it is.
+    id: i64,
+    facts: BTreeSet<Fact>,
+    files: Vec<(FileStamp, Digest)>,
+}
+
+impl Renewal {
+    /// Keeps it. Where that fails, content is read once more next time.
+    pub(super) fn keep(&self, prepared: &Prepared, paths: &StorePaths) -> Result<(), StoreError> {
+        let mut writer = Store::open_writer(paths)?;
+        writer.remember_files(&self.files)?;
+        writer.keep_inputs(&key::inputs_key(&prepared.action), self.id, &inputs::encode(&self.facts))
+    }
+}
+
+/// The latest time that a check is shown of a file of the host, in seconds; `None` where it is shown each as it is.
+fn newest_shown(prepared: &Prepared) -> Option<i64> {
+    match prepared.action.policy.clock {
+        Clock::Fixed { start, .. } => Some(start - TREE_MARGIN),
+        Clock::Commit { .. } | Clock::Host => None,
+    }
 }
 
 /// Judges the sets that may stand for a prepared check, newest first; with what was found broken on the way.
@@ -31,17 +59,26 @@ pub(super) fn standing(
         return Ok((Standing::Refused(why), damage));
     }
     let mut walker = Walker::new(&prepared.snapshot);
+    let mut contents = Contents::new(Some(reader), u64::MAX);
     let mut first = None;
     for (id, facts) in kept_inputs(prepared, reader) {
-        if let Some(difference) = inputs::first_difference(&facts, &mut walker)? {
-            first = first.or(Some(format!("{difference} (record {id})")));
-            continue;
-        }
+        let anew = match inputs::compare(&facts, &mut walker, &mut contents, newest_shown(prepared))? {
+            Compared::Differs(difference) => {
+                first = first.or(Some(format!("{difference} (record {id})")));
+                continue;
+            }
+            Compared::Holds => None,
+            Compared::Anew(facts) => Some(facts),
+        };
         let listing = reader.by_id(id)?;
         damage.extend(listing.damage);
         let Some(record) = listing.records.into_iter().next() else { continue };
         match refusal(prepared, &record) {
-            None => return Ok((Standing::Answers(Box::new(record)), damage)),
+            None => {
+                let files = std::mem::take(&mut contents.new);
+                let renewal = anew.map(|facts| Renewal { id, facts, files });
+                return Ok((Standing::Answers(Box::new(record), renewal), damage));
+            }
             Some(why) => first = first.or(Some(format!("record {id} has the same inputs, but {why}"))),
         }
     }
@@ -64,7 +101,8 @@ fn refusal(prepared: &Prepared, record: &Record) -> Option<String> {
 /// The sets that may stand for a prepared check, newest first, each taken apart when it is asked for.
 fn kept_inputs(prepared: &Prepared, reader: &Reader) -> impl Iterator<Item = (i64, Vec<Fact>)> {
     let sets = reader.inputs(&key::inputs_key(&prepared.action)).into_iter();
-    sets.filter_map(|(id, bytes)| Some((id, inputs::decode(&bytes)?)))
+    sets.filter(|(_, bytes)| inputs::is_current(bytes))
+        .filter_map(|(id, bytes)| Some((id, inputs::decode(&bytes)?)))
 }
 
 /// The newest set of observed inputs that holds for a prepared check, with the number of its record.
@@ -76,8 +114,10 @@ pub fn inputs_that_hold(
     reader: &Reader,
 ) -> Result<Option<(i64, InputGroups)>, PipelineError> {
     let mut walker = Walker::new(&prepared.snapshot);
+    let mut contents = Contents::new(Some(reader), u64::MAX);
     for (id, facts) in kept_inputs(prepared, reader) {
-        if inputs::first_difference(&facts, &mut walker)?.is_none() {
+        let compared = inputs::compare(&facts, &mut walker, &mut contents, newest_shown(prepared))?;
+        if !matches!(compared, Compared::Differs(_)) {
             return Ok(Some((id, InputGroups::of(&facts))));
         }
     }
@@ -93,7 +133,7 @@ pub fn inputs_differ(prepared: &Prepared) -> Result<Option<Result<i64, String>>,
     let Some(reader) = &prepared.digests.reader else { return Ok(None) };
     Ok(match standing(prepared, reader)?.0 {
         Standing::Unknown => None,
-        Standing::Answers(record) => Some(Ok(record.id)),
+        Standing::Answers(record, _) => Some(Ok(record.id)),
         Standing::Refused(why) => Some(Err(why)),
     })
 }

@@ -93,6 +93,8 @@ pub struct Answer {
     argv: Vec<String>,
     cmd: String,
     deps: Vec<Deps>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unobserved: Option<String>,
     pub(super) outcome: Outcome,
     pub(super) exit: Option<i32>,
     pub(super) signal: Option<i32>,
@@ -137,6 +139,7 @@ impl Answer {
             cmd: shell_words(&circumstances.argv),
             argv: circumstances.argv.iter().map(text).collect(),
             deps: evidence.deps,
+            unobserved: evidence.unobserved,
             outcome: evidence.outcome,
             exit: evidence.exit,
             signal: evidence.signal,

@@ -220,6 +220,7 @@ pub fn evidence_text(evidence: &Evidence, asked: &Circumstances) -> String {
         evidence.deps.iter().map(|deps| ("packages", format!("{} {} {}", deps.from, deps.name, deps.digest))),
     );
     rows.extend(left_out(evidence.foreign).map(|text| ("left out", text)));
+    rows.extend(evidence.unobserved.iter().map(|why| ("inputs", format!("not known in full: {why}"))));
     if asked.guard != Guard::Exact {
         rows.push(("guard", asked.guard.name().to_owned()));
     }

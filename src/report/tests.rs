@@ -49,6 +49,7 @@ impl Write for Broken {
 fn evidence() -> Evidence {
     Evidence {
         deps: Vec::new(),
+        unobserved: None,
         version: EVIDENCE_VERSION,
         key: "b3:00".to_owned(),
         tree: "8f3c1ad2b4c6ffffffffffffffffffffffffffff".to_owned(),

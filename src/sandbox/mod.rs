@@ -42,6 +42,7 @@ mod seccomp;
 mod supervisor;
 mod sys;
 mod trials;
+mod ways;
 
 pub use cgroup::CgroupKind;
 pub use crew::{Crew, Heard};

@@ -18,6 +18,8 @@ pub(super) struct Use {
     pub(super) kind: u8,
     /// Whether a link at the end is the thing itself.
     pub(super) nofollow: bool,
+    /// Whether it is started as a program.
+    pub(super) executes: bool,
 }
 
 /// The low half of an argument, as the kernel takes an int.
@@ -41,7 +43,19 @@ pub(super) fn leaves(number: libc::c_long, call: &Notification) -> Option<&'stat
         libc::SYS_setns | libc::SYS_chroot => own,
         _ => 0,
     };
+    if makes_datagrams(number, call) {
+        return Some("a program made a datagram socket of the UNIX family");
+    }
     (flags & own != 0).then_some("a program made a namespace or a root of its own")
+}
+
+/// Each message of such a socket may go to another path, by a call that is not followed since too many make it for other
+/// ends (sendmsg(2)); streams take none (unix(7)).
+fn makes_datagrams(number: libc::c_long, call: &Notification) -> bool {
+    let [family, kind, ..] = call.arguments;
+    matches!(number, libc::SYS_socket | libc::SYS_socketpair)
+        && low(family) == libc::AF_UNIX
+        && matches!(low(kind) & 0xf, libc::SOCK_DGRAM | libc::SOCK_RAW)
 }
 
 /// How an open uses a file: one that is emptied or made is only looked for.
@@ -55,17 +69,22 @@ fn open_kind(flags: u64) -> u8 {
 pub(super) fn uses_of(number: libc::c_long, call: &Notification) -> (Vec<Use>, bool) {
     let [_, second, third, fourth, fifth, _] = call.arguments;
     let follow = |folder: Option<usize>, path: usize, kind: u8| {
-        vec![Use { at: (folder, path), kind, nofollow: false }]
+        vec![Use { at: (folder, path), kind, nofollow: false, executes: false }]
     };
-    let itself =
-        |folder: Option<usize>, path: usize, kind: u8| vec![Use { at: (folder, path), kind, nofollow: true }];
+    let itself = |folder: Option<usize>, path: usize, kind: u8| {
+        vec![Use { at: (folder, path), kind, nofollow: true, executes: false }]
+    };
     let by_flag = |folder: Option<usize>, path: usize, kind: u8, flags: u64| {
         let nofollow = low(flags) & libc::AT_SYMLINK_NOFOLLOW != 0;
-        vec![Use { at: (folder, path), kind, nofollow }]
+        vec![Use { at: (folder, path), kind, nofollow, executes: false }]
     };
     let open = |folder: Option<usize>, path: usize, flags: u64| {
         let nofollow = flags & u64::from(libc::O_NOFOLLOW.unsigned_abs()) != 0;
-        vec![Use { at: (folder, path), kind: open_kind(flags), nofollow }]
+        vec![Use { at: (folder, path), kind: open_kind(flags), nofollow, executes: false }]
+    };
+    let started = |mut uses: Vec<Use>| {
+        uses.iter_mut().for_each(|used| used.executes = true);
+        uses
     };
     let both = |a: Vec<Use>, b: Vec<Use>| a.into_iter().chain(b).collect::<Vec<_>>();
     let whole = CONTENT | DEEP;
@@ -83,8 +102,9 @@ pub(super) fn uses_of(number: libc::c_long, call: &Notification) -> (Vec<Use>, b
         libc::SYS_statx => (by_flag(here, 1, CONTENT, third), false),
         libc::SYS_faccessat | SYS_FACCESSAT2 => (follow(here, 1, EXISTS), false),
         libc::SYS_readlinkat => (itself(here, 1, CONTENT), false),
-        libc::SYS_execve => (follow(None, 0, CONTENT), false),
-        libc::SYS_execveat => (by_flag(here, 1, CONTENT, fifth), false),
+        libc::SYS_execve => (started(follow(None, 0, CONTENT)), false),
+        libc::SYS_execveat => (started(by_flag(here, 1, CONTENT, fifth)), false),
+        libc::SYS_open_tree => (by_flag(here, 1, CONTENT | LISTING, third), false),
         libc::SYS_chdir | libc::SYS_statfs => (follow(None, 0, EXISTS), false),
         libc::SYS_truncate | libc::SYS_getxattr | libc::SYS_listxattr => (follow(None, 0, CONTENT), false),
         libc::SYS_setxattr | libc::SYS_removexattr => (follow(None, 0, CONTENT), false),
@@ -192,6 +212,9 @@ pub(super) fn calls() -> Vec<libc::c_long> {
         libc::SYS_fchownat,
         libc::SYS_utimensat,
         libc::SYS_inotify_add_watch,
+        libc::SYS_open_tree,
+        libc::SYS_bind,
+        libc::SYS_connect,
         libc::SYS_unshare,
         libc::SYS_clone3,
         libc::SYS_setns,

@@ -199,6 +199,16 @@ fn tell_of_paths(rules: &mut Rules) {
     for call in path_calls::calls() {
         rules.rule(call, NOTIFY);
     }
+    // Sockets have paths too: in the address of a message, if it has one, or of each message of a datagram socket.
+    rules.rule_if_null(libc::SYS_sendto, 4, ALLOW);
+    rules.rule(libc::SYS_sendto, NOTIFY);
+    let unix = Test { argument: 0, mask: u32::MAX, value: libc::AF_UNIX.unsigned_abs() };
+    for kind in [libc::SOCK_DGRAM, libc::SOCK_RAW] {
+        let kind = Test { argument: 1, mask: 0xf, value: kind.unsigned_abs() };
+        for call in [libc::SYS_socket, libc::SYS_socketpair] {
+            rules.rule_if(call, &[unix, kind], NOTIFY);
+        }
+    }
     for flag in [libc::CLONE_NEWUSER, libc::CLONE_NEWNS] {
         let bit = flag.unsigned_abs();
         rules.rule_if(libc::SYS_clone, &[Test { argument: 0, mask: bit, value: bit }], NOTIFY);

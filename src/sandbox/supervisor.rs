@@ -300,6 +300,9 @@ fn answer(served: &mut Served, listener: BorrowedFd<'_>, proc: BorrowedFd<'_>) {
         Some(clock) => clock.judge(&call, proc),
         None => Some(sys::Verdict::Continue),
     };
+    if let Some(observer) = &mut served.observer {
+        observer.look_again(&call, || sys::is_waiting(listener, call.id));
+    }
     if let Some(verdict) = verdict {
         drop(sys::answer_notification(listener, call.id, verdict));
     }
