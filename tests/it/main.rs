@@ -51,6 +51,8 @@ mod guides;
 mod help;
 /// Guard `inputs`: observed inputs.
 mod inputs;
+/// Guard `inputs` where observing is hard.
+mod inputs_odd;
 /// Nothing gets out by files, mounts or links.
 mod jail_files;
 /// A loopback of its own and nothing else.
@@ -74,6 +76,8 @@ mod limits;
 mod looks;
 /// Bad input.
 mod messages;
+/// Guard `inputs` on real checks, in a repository that changes at random.
+mod mutations;
 /// What the check prints.
 mod output;
 /// Which steps of a ledger hold.
