@@ -82,7 +82,14 @@ impl Look {
                 && same(self.ctime, instant(6)))
     }
 
-    fn key(&self) -> FileStamp {
+    /// What is to be told of something open.
+    pub(super) fn of_open(file: &File) -> std::io::Result<Self> {
+        let wanted = StatxFlags::BASIC_STATS;
+        Ok(Self::of(&rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, wanted)?))
+    }
+
+    /// What content is known by.
+    pub(super) fn key(&self) -> FileStamp {
         let nanos = |time: Instant| time.0.saturating_mul(1_000_000_000).saturating_add(time.1);
         FileStamp {
             dev: self.dev,
@@ -198,10 +205,7 @@ impl<'r> Contents<'r> {
         let before = coarse_now();
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
-        let is_it = |file: &File| {
-            let stat = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS);
-            stat.is_ok_and(|stat| Look::of(&stat).key() == key)
-        };
+        let is_it = |file: &File| Look::of_open(file).is_ok_and(|look| look.key() == key);
         if !is_it(&file) {
             return None;
         }

@@ -3,11 +3,10 @@
 #![forbid(unsafe_code)]
 
 use crate::model::digest::Digest;
-use crate::pipeline::contents::coarse_now;
+use crate::pipeline::contents::{Look, coarse_now};
 use crate::store::{FileStamp, Reader, Store, StorePaths};
 use crate::toolchain::FileDigests;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Answers from the store where it can, and remembers what it had to compute.
@@ -29,15 +28,8 @@ impl KnownDigests {
 impl FileDigests for KnownDigests {
     fn digest(&mut self, path: &Path) -> io::Result<Digest> {
         let file = std::fs::File::open(path)?;
-        let meta = file.metadata()?;
-        let nanos = |secs: i64, nanos: i64| secs.saturating_mul(1_000_000_000).saturating_add(nanos);
-        let stamp = FileStamp {
-            dev: meta.dev(),
-            ino: meta.ino(),
-            size: meta.size(),
-            mtime_ns: nanos(meta.mtime(), meta.mtime_nsec()),
-            ctime_ns: nanos(meta.ctime(), meta.ctime_nsec()),
-        };
+        let look = Look::of_open(&file)?;
+        let stamp = look.key();
         let known =
             self.reader.as_ref().and_then(|reader| reader.file_digests(&[stamp]).first().copied().flatten());
         if let Some(digest) = known {
@@ -48,7 +40,7 @@ impl FileDigests for KnownDigests {
         hasher.update_reader(file)?;
         let digest = Digest(*hasher.finalize().as_bytes());
         // A change within the same tick would leave no trace in its times.
-        if (meta.ctime(), meta.ctime_nsec()) < before {
+        if look.ctime < before {
             self.new.push((stamp, digest));
         }
         Ok(digest)
