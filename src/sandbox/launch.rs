@@ -18,8 +18,8 @@ use rustix::process::{Signal, pidfd_send_signal};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a command that was told to end may take to do so before it is killed.
-const GRACE: Duration = Duration::from_secs(2);
+/// How long a command that was told to end may take before it is killed, so that a limit's answer comes within two seconds.
+const GRACE: Duration = Duration::from_millis(1500);
 /// How long output is waited for once every process of the run is gone; there is normally nothing to wait for.
 const DRAIN: Duration = Duration::from_secs(1);
 
