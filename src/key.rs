@@ -14,7 +14,7 @@ pub use listing::{Asked, Difference, Field, Value, argv_of, asked, differences, 
 use crate::model::check::{Action, Guard};
 use crate::model::digest::{ActionKey, Digest};
 use crate::model::layer::{Layer, Need};
-use crate::model::policy::{Aslr, Clock, GitView, Policy};
+use crate::model::policy::{Clock, GitView, Policy, UMASK};
 use crate::model::runner::{Bind, ResolvedRunner};
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -139,13 +139,11 @@ fn of_policy(policy: &Policy, listing: &mut Listing) {
     listing.number("policy.cpus_milli", limits.cpus_milli.map(u64::from));
     listing.number("policy.disk", Some(limits.disk.0));
     listing.number("policy.output", Some(limits.output.0));
-    listing.text(
-        "policy.aslr",
-        match policy.aslr {
-            Aslr::On => "on",
-            Aslr::Off => "off",
-        },
-    );
+    listing.text("policy.aslr", policy.aslr.name());
+    // What is as it always was is not said, so that results from before there was a choice still answer.
+    if policy.umask != UMASK {
+        listing.text("policy.umask", &format!("{:03o}", policy.umask));
+    }
     match policy.clock {
         Clock::Fixed { start, mode } => {
             listing.text("policy.clock", mode.name());

@@ -4,7 +4,7 @@
 use crate::catalogue::document::{FORMAT, quoted};
 use crate::catalogue::policy::Reasons;
 use crate::model::layer::{Layer, Need};
-use crate::model::policy::{Aslr, Clock, GitView, Policy, Visible};
+use crate::model::policy::{Clock, GitView, Policy, Visible};
 use crate::model::runner::Runner;
 use crate::model::units::{show_cpus, show_duration, show_instant};
 
@@ -70,7 +70,7 @@ pub fn expand(policy: &Policy, reasons: &Reasons) -> String {
     text.text("mode", policy.network.name());
     why(&mut text, "network", policy.network == crate::model::policy::Network::Host);
     text.heading("[aslr]");
-    text.text("mode", if policy.aslr == Aslr::On { "on" } else { "off" });
+    text.text("mode", policy.aslr.name());
     why(&mut text, "aslr", true);
     text.heading("[clock]");
     match policy.clock {

@@ -6,7 +6,7 @@ use crate::catalogue::clock;
 use crate::catalogue::document::{Section, Source};
 use crate::catalogue::{CatalogueError, names_in, read, unknown};
 use crate::model::layer::{Layer, Level, Need};
-use crate::model::policy::{Aslr, Clock, ClockStart, GitView, Limits, Network, Policy, Visible};
+use crate::model::policy::{Aslr, Clock, ClockStart, GitView, Limits, Network, Policy, UMASK, Visible};
 use crate::model::units::{Bytes, parse_duration};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -136,6 +136,7 @@ pub(super) fn parse(name: &str, source: Source<'_>, origin: &str) -> Result<Name
         layers: layers(&root, &mut reasons)?,
         limits: limits(&root)?,
         aslr: aslr(&root, &mut reasons)?,
+        umask: UMASK,
         clock: clock_of(&root, &mut reasons)?,
         git: git(&root, &mut reasons)?,
         visible: visible(&root, "visible")?,

@@ -70,6 +70,7 @@ fn lower_limits(section: &Section<'_, '_>) -> Result<Overrides, CatalogueError> 
         cpus_milli: cpus(section, "cpus")?,
         disk: size(section, "disk")?,
         output: size(section, "output")?,
+        ..Overrides::default()
     })
 }
 
@@ -181,6 +182,8 @@ fn limited(asked: &Overrides) -> impl Iterator<Item = Layer> {
 pub fn apply(policy: &Policy, overrides: &Overrides) -> Policy {
     let mut changed = policy.clone();
     override_limits(&mut changed.limits, overrides);
+    changed.aslr = overrides.aslr.unwrap_or(changed.aslr);
+    changed.umask = overrides.umask.unwrap_or(changed.umask);
     for layer in limited(overrides) {
         changed.layers.insert(layer, Need::Require);
     }

@@ -5,6 +5,7 @@ use crate::cli::choices::{ClockModeName, DepsName, FormatName, GuardName, clock_
 use crate::cli::flake::FlakeArgs;
 use crate::cli::ledger::{CertifyArgs, LedgerCommand, PartialsCommand, ReconcileArgs, RollbackArgs};
 use crate::cli::prepare::PrepareArgs;
+use crate::cli::process::ProcessArgs;
 use crate::cli::version;
 use crate::model::policy::ClockStart;
 use crate::model::units::{Bytes, parse_cpus, parse_duration};
@@ -343,6 +344,8 @@ pub(super) struct ConfineArgs {
     /// No other variable gets in. Its value is part of the key.
     #[arg(long, value_name = "NAME[=VALUE]", help_heading = "Sandbox")]
     pub(super) env: Vec<OsString>,
+    #[command(flatten)]
+    pub(super) process: ProcessArgs,
     /// Wall time, such as 10m
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Limits")]
     pub(super) timeout: Option<Duration>,

@@ -12,6 +12,22 @@ use std::time::Duration;
 /// Failures that are looked for where nothing else is asked.
 const DEFAULT_RATE: Share = Share::TWENTIETH;
 
+/// What `--explain` can turn.
+const AXES: [&str; 12] = [
+    "clock",
+    "timezone",
+    "locale",
+    "hash_seed",
+    "seed",
+    "terminal",
+    "cores",
+    "cpu",
+    "aslr",
+    "umask",
+    "order",
+    "repetition",
+];
+
 /// `checkrun flake`.
 #[derive(Debug, Args)]
 pub(super) struct FlakeArgs {
@@ -42,6 +58,9 @@ pub(super) struct FlakeArgs {
     /// One input after the other is turned: clock, time zone, locale, hash seed, processor.
     #[arg(long, group = "goal", conflicts_with_all = ["confidence", "max_runs"], help_heading = "How often")]
     explain: bool,
+    /// With `--explain`: turn this input only (repeatable) [default: all]
+    #[arg(long, value_name = "INPUT", value_parser = AXES, requires = "explain", help_heading = "How often")]
+    axis: Vec<String>,
     /// How sure every claim is [default: 95%]
     #[arg(long, value_name = "SHARE", value_parser = confidence, help_heading = "How often")]
     confidence: Option<Share>,
@@ -86,6 +105,8 @@ pub struct FlakeRequest {
     pub check: CheckRequest,
     /// Find out why instead.
     pub explain: bool,
+    /// The only inputs that are turned to find out; all where none is named.
+    pub axes: Vec<String>,
     /// How long.
     pub goal: Goal,
     /// How sure claims are.
@@ -115,6 +136,7 @@ pub(super) fn flake(args: FlakeArgs) -> Result<FlakeRequest, Exit> {
     Ok(FlakeRequest {
         check: check(args.check)?,
         explain: args.explain,
+        axes: args.axis,
         goal,
         confidence: args.confidence.unwrap_or(Share::NINETEEN_TWENTIETHS),
         jobs: args.jobs,

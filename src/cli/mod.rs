@@ -9,6 +9,7 @@ mod help;
 mod ledger;
 mod man;
 mod prepare;
+mod process;
 mod request;
 mod version;
 mod words;

@@ -339,6 +339,8 @@ pub(super) fn confined(args: ConfineArgs) -> Result<CheckRequest, Exit> {
             cpus_milli: args.cpus,
             disk: args.disk,
             output: args.output_limit,
+            aslr: args.process.aslr.map(Into::into),
+            umask: args.process.umask,
         },
         clock,
         require_tests: None,

@@ -4,7 +4,7 @@
 use super::*;
 use crate::model::check::Guard;
 use crate::model::event::Format;
-use crate::model::policy::{ClockMode, ClockStart, ClockWish, Overrides};
+use crate::model::policy::{Aslr, ClockMode, ClockStart, ClockWish, Overrides};
 use crate::model::units::Bytes;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -59,7 +59,7 @@ fn a_string_and_a_list_are_the_same_command() {
 #[test]
 fn every_option_arrives() {
     let line = "-C there --format json -v --staged --cwd sub --guard touches --policy strict --runner go --env A=b=c \
-                --env HOMEY --clock 2020-02-02T00:00:00Z --clock-mode frozen --timeout 10m --memory 4GiB --cpus 1.5 --pids 9 --disk 1GiB --output-limit 1MiB \
+                --env HOMEY --clock 2020-02-02T00:00:00Z --clock-mode frozen --timeout 10m --memory 4GiB --cpus 1.5 --pids 9 --disk 1GiB --output-limit 1MiB --aslr off --umask 027 \
                 --scope a --scope :!b --touches c --require-tests --refresh --show-output --output o.json --log l.txt -- x";
     let invocation = read(line).unwrap();
     assert_eq!(
@@ -87,6 +87,8 @@ fn every_option_arrives() {
         cpus_milli: Some(1500),
         disk: Some(Bytes(1 << 30)),
         output: Some(Bytes(1 << 20)),
+        aslr: Some(Aslr::Off),
+        umask: Some(0o027),
     };
     assert_eq!(run.check.overrides, expected);
     let clock = ClockWish { start: Some(ClockStart::At(1_580_601_600)), mode: Some(ClockMode::Frozen) };

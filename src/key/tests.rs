@@ -4,7 +4,7 @@ use super::*;
 use crate::model::check::{Command, Filled, TreeIdentity};
 use crate::model::digest::{ObjectFormat, ObjectId};
 use crate::model::layer::Level;
-use crate::model::policy::{ClockMode, Limits, Network, Visible};
+use crate::model::policy::{Aslr, ClockMode, Limits, Network, Visible};
 use crate::model::units::Bytes;
 use proptest::prelude::*;
 use std::path::PathBuf;
@@ -47,6 +47,7 @@ pub(crate) fn action() -> Action {
                 output: Bytes(64 << 20),
             },
             aslr: Aslr::On,
+            umask: UMASK,
             clock: Clock::Fixed { start: 1_767_225_600, mode: ClockMode::Ticking },
             git: GitView::None,
             visible: vec![visible("/usr", false), visible("/lib64", true)],
@@ -101,6 +102,7 @@ const MATTERS: &[Change] = &[
         a.policy.layers.insert(Layer::Time, Need::Require);
     }),
     ("aslr", |a| a.policy.aslr = Aslr::Off),
+    ("umask", |a| a.policy.umask = 0o077),
     ("clock", |a| a.policy.clock = Clock::Host),
     ("clock start", |a| a.policy.clock = Clock::Fixed { start: 1, mode: ClockMode::Ticking }),
     ("clock mode", |a| a.policy.clock = Clock::Fixed { start: 1_767_225_600, mode: ClockMode::Frozen }),

@@ -25,6 +25,8 @@ pub struct Policy {
     pub limits: Limits,
     /// Whether addresses are randomised, as the kernel does by default.
     pub aslr: Aslr,
+    /// Which permissions files that the check makes do not get (umask(2)).
+    pub umask: u32,
     /// What wall clock it sees.
     pub clock: Clock,
     /// What of git it sees in its tree.
@@ -61,6 +63,20 @@ pub enum Aslr {
     /// Switched off for the check and its children (personality(2), `ADDR_NO_RANDOMIZE`).
     Off,
 }
+
+impl Aslr {
+    /// The word used in options and policies.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::On => "on",
+            Self::Off => "off",
+        }
+    }
+}
+
+/// What umask(2) is where nothing else is asked: everybody may read, and the owner alone may write.
+pub const UMASK: u32 = 0o022;
 
 /// What of git a check sees in its tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -162,7 +178,7 @@ pub struct Visible {
     pub why: String,
 }
 
-/// Limits given on the command line, in place of the policy's own; they may widen as well as tighten.
+/// Limits and the like given on the command line, in place of the policy's own; they may widen as well as tighten.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Overrides {
     /// Wall time.
@@ -177,4 +193,8 @@ pub struct Overrides {
     pub disk: Option<Bytes>,
     /// Bytes of output.
     pub output: Option<Bytes>,
+    /// Whether addresses are randomised.
+    pub aslr: Option<Aslr>,
+    /// Permissions that new files do not get.
+    pub umask: Option<u32>,
 }

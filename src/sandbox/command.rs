@@ -61,7 +61,7 @@ fn become_command(plan: &Plan, streams: &Streams, errors: &OwnedFd) -> Result<io
         rustix::process::chdir(Path::new(TREE_PLACE).join(&plan.cwd))
             .at(Step::Cwd, plan.cwd.to_string_lossy())?;
     }
-    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(plan.umask));
     limit(plan)?;
     if plan.aslr == Aslr::Off {
         sys::personality(0x004_0000).at(Step::Personality, "")?;

@@ -71,6 +71,8 @@ pub struct Plan {
     pub limits: Limits,
     /// Address randomisation.
     pub aslr: Aslr,
+    /// Permissions that new files do not get.
+    pub umask: u32,
     /// The wall clock.
     pub clock: Clock,
     /// What of git it sees.
@@ -148,6 +150,7 @@ impl Plan {
             cwd: PathBuf::from(OsStr::from_bytes(&action.command.cwd)),
             limits: action.policy.limits,
             aslr: action.policy.aslr,
+            umask: action.policy.umask,
             clock: action.policy.clock,
             git: action.policy.git,
             user: abilities.user,

@@ -1,11 +1,16 @@
 //! Why a check is flaky: experiments on checks whose cause is known.
 
-use crate::support::Env;
+use crate::support::{Env, Who};
 use serde_json::Value;
 
 /// The experiment on a check; json.
 fn explain(env: &Env, script: &str) -> Value {
-    let output = env.checkrun(&["flake", "--explain", "--format", "json", "--", "sh", "-c", script]);
+    explain_with(env, &[], &["sh", "-c", script])
+}
+
+fn explain_with(env: &Env, options: &[&str], command: &[&str]) -> Value {
+    let start = ["flake", "--explain", "--format", "json"];
+    let output = env.checkrun(&[&start[..], options, &["--"], command].concat());
     assert!([0, 1, 3].contains(&output.status), "{output:?}");
     let told = output.json();
     crate::schemas::holds("flake_explained", std::slice::from_ref(&told));
@@ -47,6 +52,90 @@ fn a_seed_is_named_as_the_cause() {
     let told =
         env.checkrun(&[&args[..], &["assert hash('a') % 2 and hash('h') % 2"]].concat()).expect(3).json();
     assert_eq!(told["cause"], "unordered-collection", "{told}");
+}
+
+#[test]
+fn a_seed_that_the_runner_fixes_is_turned_all_the_same() {
+    let env = Env::new();
+    // Under seed 0, which the runner sets, it passes each time.
+    let odd = "import subprocess, sys; assert hash('a') % 2 == int(sys.argv[1])";
+    let parity = env.python(&["--format", "json", "--env", "PYTHONHASHSEED=0"], "print(hash('a') % 2)").expect(0);
+    let parity = parity.json()["tail"].as_str().unwrap().trim().to_owned();
+    let told = explain_with(&env, &["--axis", "hash_seed"], &["/usr/bin/python3", "-c", odd, &parity]);
+    assert_eq!((&told["cause"], told["base"]["failed"].as_u64()), (&"unordered-collection".into(), Some(0)), "{told}");
+}
+
+#[test]
+fn what_a_process_starts_with_is_named_as_the_cause() {
+    let env = Env::new();
+    let told = explain_with(&env, &["--axis", "umask"], &["sh", "-c", "test $(umask) = 0022"]);
+    assert_eq!(told["cause"], "umask", "{told}");
+    assert!(told["fails"][0].as_str().unwrap().starts_with("checkrun --refresh --umask 0"), "{told}");
+    let told = explain_with(&env, &["--axis", "terminal"], &["sh", "-c", "test $TERM = dumb"]);
+    assert_eq!(told["cause"], "terminal", "{told}");
+    // The text segment of a program that is linked to run anywhere.
+    let where_ = "import ctypes; a = ctypes.addressof(ctypes.c_int()); assert (a >> 14) % 4 != 1, hex(a)";
+    let told = explain_with(&env, &["--axis", "aslr"], &["/usr/bin/python3", "-c", where_]);
+    assert!(told["base"]["failed"].as_u64() > Some(0), "{told}");
+    assert_eq!(told["arms"][0]["options"], "--aslr off");
+    let arm = &told["arms"][0]["screened"];
+    assert!(arm["passed"] == 8 || arm["failed"] == 8, "without it, each run is as the other: {told}");
+}
+
+#[test]
+fn one_core_is_named_as_the_cause() {
+    let env = Env::of(Who::Root);
+    let one = "import os; assert len(os.sched_getaffinity(0)) > 1";
+    let told = explain_with(&env, &["--axis", "cores", "--axis", "cpu"], &["/usr/bin/python3", "-c", one]);
+    assert_eq!((&told["cause"], &told["causes"]), (&"concurrency".into(), &serde_json::json!(["concurrency"])), "{told}");
+}
+
+const DEPENDENT: &str = "state = {}
+def test_1(): pass
+def test_victim(): assert 'dirt' not in state
+def test_setter(): state['set'] = 1
+def test_2(): pass
+def test_brittle(): assert 'set' in state
+def test_polluter(): state['dirt'] = 1
+";
+
+// logzero 1.5.0 and lithoxyl 21.0.0 have tests that pass in the order of the file only.
+#[test]
+fn victim_brittle_and_polluter_are_named() {
+    let env = Env::new();
+    env.write("test_a.py", DEPENDENT);
+    let command = ["/usr/bin/python3", "-m", "pytest", "-p", "no:cacheprovider", "test_a.py"];
+    let told = explain_with(&env, &["--axis", "order"], &command);
+    assert_eq!(told["cause"], "test-order", "{told}");
+    let mut tests: Vec<String> = told["tests"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| format!("{} {} {}", it["kind"], it["test"], it["other"]).replace("test_a.py::", ""))
+        .collect();
+    tests.sort();
+    assert_eq!(
+        tests,
+        [r#""brittle" "test_brittle" "test_setter""#, r#""victim" "test_victim" "test_polluter""#],
+        "{told}"
+    );
+    for it in told["tests"].as_array().unwrap() {
+        assert_eq!((it["fails"][1].as_f64(), it["passes"][1].as_f64()), (Some(1.0), Some(0.0)), "{it}");
+    }
+    // What is told can be run.
+    let passes = told["passes"][0].as_str().unwrap();
+    let words: Vec<&str> = passes.split(' ').skip(1).collect();
+    env.checkrun(&words).expect(0);
+}
+
+// freezegun 0.3.12 (spulec/freezegun#407): a test that passes once in a process.
+#[test]
+fn a_test_that_passes_once_in_a_process_is_named() {
+    let env = Env::new();
+    env.write("test_b.py", "seen = []\ndef test_once():\n    seen.append(1)\n    assert len(seen) == 1\ndef test_2(): pass\n");
+    let command = ["/usr/bin/python3", "-m", "pytest", "-p", "no:cacheprovider", "test_b.py"];
+    let told = explain_with(&env, &["--axis", "repetition"], &command);
+    assert_eq!(told["cause"], "non-idempotent", "{told}");
 }
 
 #[test]

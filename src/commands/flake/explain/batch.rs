@@ -2,12 +2,17 @@
 #![forbid(unsafe_code)]
 
 use crate::commands::Failure;
+use crate::commands::flake::explain::order::Names;
 use crate::commands::flake::not_started;
+use crate::model::case::{Case, Fate};
 use crate::model::event::{Event, RunsSoFar, Sink};
 use crate::model::evidence::{Evidence, Tally};
 use crate::model::outcome::Outcome;
 use crate::pipeline::{Director, Execution, PipelineError};
 use std::collections::VecDeque;
+
+/// Most tests of a check that are counted by name.
+const NAMES_MAX: usize = 2000;
 
 pub(super) struct Batch<'a> {
     sink: &'a mut dyn Sink,
@@ -15,6 +20,7 @@ pub(super) struct Batch<'a> {
     of: u64,
     done: u64,
     tallies: Vec<Tally>,
+    names: Vec<Names>,
     signal: Option<i32>,
     broken: Option<Box<Evidence>>,
 }
@@ -33,16 +39,17 @@ impl<'a> Batch<'a> {
             of,
             done: 0,
             tallies: vec![Tally::default(); times.len()],
+            names: vec![Names::default(); times.len()],
             signal: None,
             broken: None,
         }
     }
 
-    pub(super) fn finish(self) -> Result<Vec<Tally>, Failure> {
+    pub(super) fn finish(self) -> Result<(Vec<Tally>, Vec<Names>), Failure> {
         match (self.signal, self.broken) {
             (Some(signal), _) => Err(PipelineError::Interrupted(signal).into()),
             (None, Some(evidence)) => Err(not_started(&evidence)),
-            (None, None) => Ok(self.tallies),
+            (None, None) => Ok((self.tallies, self.names)),
         }
     }
 }
@@ -53,6 +60,7 @@ impl Director for Batch<'_> {
     }
 
     fn ran(&mut self, execution: Execution) {
+        count(&mut self.names[execution.variant], &execution.cases);
         let tally = &mut self.tallies[execution.variant];
         self.done += 1;
         match execution.evidence.outcome {
@@ -72,5 +80,23 @@ impl Director for Batch<'_> {
 
     fn is_done(&self) -> bool {
         self.broken.is_some()
+    }
+}
+
+/// Counts tests by name; the first run's order is kept.
+fn count(names: &mut Names, cases: &[Case]) {
+    if names.order.is_empty() {
+        names.order = cases.iter().take(NAMES_MAX).map(|case| case.id.clone()).collect();
+    }
+    for case in cases {
+        if names.tallies.len() >= NAMES_MAX && !names.tallies.contains_key(&case.id) {
+            continue;
+        }
+        let tally = names.tallies.entry(case.id.clone()).or_default();
+        match case.fate() {
+            Fate::Passed => tally.passed += 1,
+            Fate::Failed | Fate::Aborted => tally.failed += 1,
+            Fate::Skipped => {}
+        }
     }
 }

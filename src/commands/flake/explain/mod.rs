@@ -5,7 +5,9 @@
 
 mod axes;
 mod batch;
+mod order;
 mod page;
+mod suite;
 mod told;
 
 use crate::cli::{CheckRequest, FlakeRequest, TreeChoice};
@@ -20,8 +22,10 @@ use crate::report::write_atomically;
 use crate::stats;
 use axes::Arm;
 use batch::Batch;
+use order::Names;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Instant;
+use suite::Suite;
 use told::{ArmTold, Edge, Report};
 
 /// Runs of the check as it is, before anything is turned.
@@ -30,7 +34,9 @@ const BASE: u64 = 20;
 const SCREEN: u64 = 8;
 /// Runs of each arm of the clock, which has many, most of which differ in nothing.
 const SCREEN_CLOCK: u64 = 3;
-/// Runs of a suspect, and as many of the check as it is beside them.
+/// Runs of a suite with each test told by name, for what its tests come to.
+const NAMED: u64 = 3;
+/// Most runs of a suspect, and as many of the check as it is beside them; half of them where those leave nothing open.
 const CONFIRM: u64 = 20;
 /// Most suspects of one axis that are run again.
 const SUSPECTS: usize = 3;
@@ -46,6 +52,10 @@ struct Bench<'a> {
     bearings: Bearings<'a>,
     jobs: usize,
     runs: u64,
+    /// What was asked besides the command, as words of a command line.
+    options: Vec<Vec<u8>>,
+    /// The only inputs that are to be turned; all where none is named.
+    axes: Vec<String>,
 }
 
 /// One arm and what came of it.
@@ -56,6 +66,8 @@ pub(super) struct Tried {
     confirmed: Option<(Tally, Tally)>,
     /// How unlikely the difference is by chance, among all suspects.
     chance: Option<f64>,
+    /// Tests by name, where they could be read.
+    names: Names,
 }
 
 /// Finds out.
@@ -66,36 +78,46 @@ pub(super) fn explain(request: &FlakeRequest, session: &mut Session) -> Result<u
     let mut base = pipeline::prepare(&wish, &session.around)?;
     base.close_store();
     let around = session.around.clone();
-    let mut bench =
-        Bench { wish, base, bearings: Bearings::new(&around), jobs: usize::from(jobs(request)), runs: 0 };
-    let (arms, mut skipped) = arms(&mut bench);
-    let mut prepared = Vec::with_capacity(arms.len());
-    let mut tried = Vec::with_capacity(arms.len());
-    for arm in arms {
+    let mut bench = Bench {
+        wish,
+        base,
+        bearings: Bearings::new(&around),
+        jobs: usize::from(jobs(request)),
+        runs: 0,
+        options: options(&request.check),
+        axes: request.axes.clone(),
+    };
+    let before = bench.run_base(BASE, session)?;
+    let mut skipped = Vec::new();
+    let suite = bench.suite(&mut skipped, session)?;
+    let mut prepared = Vec::new();
+    let mut tried = Vec::new();
+    for arm in bench.arms(suite.as_ref(), &mut skipped) {
         match bench.prepare(&arm) {
             Ok(ready) => {
                 prepared.push(ready);
-                tried.push(Tried { arm, screened: Tally::default(), confirmed: None, chance: None });
+                tried.push(Tried::new(arm));
             }
             // A limit that this machine cannot keep, for instance.
             Err(failure) => skipped.push((arm.axis, failure.text)),
         }
     }
-    let before = bench.run_base(BASE, session)?;
     bench.screen(&prepared, &mut tried, session)?;
     bench.confirm(before, &prepared, &mut tried, session)?;
     let edges = bench.edges(&tried, session)?;
-    let base = tried.iter().filter_map(|it| it.confirmed).fold(before, |sum, (_, beside)| Tally {
-        passed: sum.passed + beside.passed,
-        failed: sum.failed + beside.failed,
-    });
+    let tests = match &suite {
+        Some((suite, own)) => order::dependents(&mut bench, suite, &tried, own, session)?,
+        None => Vec::new(),
+    };
+    let base = tried.iter().filter_map(|it| it.confirmed).fold(before, |all, (_, beside)| sum(all, beside));
     let report = Report::new(told::Experiment {
         base,
         prepared: &bench.base,
-        options: options(&request.check),
+        options: bench.options,
         arms: tried.iter().map(ArmTold::new).collect(),
         skipped,
         edges,
+        tests,
         runs: bench.runs,
         secs: began.elapsed().as_secs_f64(),
     });
@@ -114,19 +136,79 @@ pub(super) fn explain(request: &FlakeRequest, session: &mut Session) -> Result<u
     })
 }
 
-/// The arms, and axes that cannot be turned with why.
-fn arms(bench: &mut Bench<'_>) -> (Vec<Arm>, Vec<(&'static str, String)>) {
-    let mut arms = axes::plain(&bench.wish);
-    match bench.base.action.policy.clock {
-        Clock::Fixed { start, .. } => arms.extend(axes::clock(start)),
-        Clock::Commit { .. } | Clock::Host => {
-            return (arms, vec![("clock", "the check has the host's clock".to_owned())]);
-        }
-    }
-    (arms, Vec::new())
+/// Runs checks as often as it is said for each, in turns, so that what the machine does meanwhile meets all alike.
+fn run_batch(
+    variants: &[&Prepared],
+    times: &[u64],
+    jobs: usize,
+    session: &mut Session,
+) -> Result<(Vec<Tally>, Vec<Names>), Failure> {
+    let mut batch = Batch::new(times, &mut session.reporter);
+    pipeline::repeat(variants, jobs, &session.around, &mut batch)?;
+    batch.finish()
 }
 
 impl Bench<'_> {
+    /// Whether an input is to be turned.
+    fn wants(&self, axis: &str) -> bool {
+        self.axes.is_empty() || self.axes.iter().any(|wanted| wanted == axis)
+    }
+
+    /// The arms; axes that cannot be turned go to `skipped`, with why.
+    fn arms(&self, suite: Option<&(Suite, Names)>, skipped: &mut Vec<(&'static str, String)>) -> Vec<Arm> {
+        let mut arms = axes::plain(&self.wish, self.base.action.policy.aslr);
+        if let Some((suite, own)) = suite {
+            arms.extend(suite.arms(&own.order));
+        }
+        match self.base.action.policy.clock {
+            Clock::Fixed { start, .. } => arms.extend(axes::clock(start)),
+            Clock::Commit { .. } | Clock::Host => {
+                skipped.push((axes::CLOCK, "the check has the host's clock".to_owned()));
+            }
+        }
+        arms.retain(|arm| self.wants(arm.axis));
+        arms
+    }
+
+    /// The suite that the command runs, where its words are those of a runner that is known, and what its tests come to in
+    /// their own order. That naming them one by one comes to the same is tried, not assumed.
+    fn suite(
+        &mut self,
+        skipped: &mut Vec<(&'static str, String)>,
+        session: &mut Session,
+    ) -> Result<Option<(Suite, Names)>, Failure> {
+        if !self.wants("order") && !self.wants("repetition") {
+            return Ok(None);
+        }
+        let command = &self.base.action.command;
+        let is_there = |name: &[u8]| {
+            let path = if command.cwd.is_empty() { name.to_vec() } else { [&command.cwd, name].join(&b'/') };
+            let snapshot = &self.base.snapshot;
+            let path = path.strip_suffix(b"/").unwrap_or(&path);
+            // What is too large to be read is there all the same.
+            snapshot.folder_exists(path) || !matches!(snapshot.read_file(path, 1 << 20), Ok(None))
+        };
+        let Some(suite) = Suite::of(&command.argv, &is_there) else { return Ok(None) };
+        let own = self.run_command(suite.told(), NAMED, session)?;
+        let mut skip = |why: &str| skipped.push(("order", why.to_owned()));
+        if own.order.len() < 2 {
+            skip("fewer than two tests could be read from its output");
+            return Ok(None);
+        }
+        if suite.keeps_order() {
+            let Some(argv) = suite.only(&own.order) else {
+                skip("there are too many tests to name them all on one command line");
+                return Ok(None);
+            };
+            let named = self.run_command(argv, NAMED, session)?;
+            if named.order != own.order || own.order.iter().any(|test| own.failed(test) != named.failed(test)) {
+                skip("its tests, named one by one, do not come to what they come to without");
+                return Ok(None);
+            }
+        }
+        Ok(Some((suite, own)))
+    }
+
     fn prepare(&mut self, arm: &Arm) -> Result<Prepared, Failure> {
         let wish = arm.apply(&self.wish);
         let mut ready = pipeline::prepare_on(&wish, self.base.snapshot.clone(), &mut self.bearings)?;
@@ -134,25 +216,20 @@ impl Bench<'_> {
         Ok(ready)
     }
 
-    /// Runs checks as often as it is said for each, in turns, so that what the machine does meanwhile meets all alike.
     fn run(
         &mut self,
         variants: &[&Prepared],
         times: &[u64],
         session: &mut Session,
-    ) -> Result<Vec<Tally>, Failure> {
-        let mut batch = Batch::new(times, &mut session.reporter);
-        pipeline::repeat(variants, self.jobs, &session.around, &mut batch)?;
-        let tallies = batch.finish()?;
+    ) -> Result<(Vec<Tally>, Vec<Names>), Failure> {
         self.runs += times.iter().sum::<u64>();
-        Ok(tallies)
+        run_batch(variants, times, self.jobs, session)
     }
 
     fn run_base(&mut self, times: u64, session: &mut Session) -> Result<Tally, Failure> {
-        let mut batch = Batch::new(&[times], &mut session.reporter);
-        pipeline::repeat(&[&self.base], self.jobs, &session.around, &mut batch)?;
         self.runs += times;
-        Ok(batch.finish()?.first().copied().unwrap_or_default())
+        let (tallies, _) = run_batch(&[&self.base], &[times], self.jobs, session)?;
+        Ok(tallies.first().copied().unwrap_or_default())
     }
 
     fn screen(
@@ -162,10 +239,12 @@ impl Bench<'_> {
         session: &mut Session,
     ) -> Result<(), Failure> {
         let times: Vec<u64> =
-            tried.iter().map(|it| if it.arm.is_clock() { SCREEN_CLOCK } else { SCREEN }).collect();
+            tried.iter().map(|it| if it.arm.clock_start().is_some() { SCREEN_CLOCK } else { SCREEN }).collect();
         let variants: Vec<&Prepared> = prepared.iter().collect();
-        for (it, tally) in tried.iter_mut().zip(self.run(&variants, &times, session)?) {
+        let (tallies, names) = self.run(&variants, &times, session)?;
+        for ((it, tally), names) in tried.iter_mut().zip(tallies).zip(names) {
             it.screened = tally;
+            it.names = names;
         }
         Ok(())
     }
@@ -194,13 +273,19 @@ impl Bench<'_> {
         });
         let mut chances = Vec::with_capacity(suspects.len());
         for (index, _) in &suspects {
-            let mut batch = Batch::new(&[CONFIRM, CONFIRM], &mut session.reporter);
-            pipeline::repeat(&[&prepared[*index], &self.base], self.jobs, &session.around, &mut batch)?;
-            self.runs += 2 * CONFIRM;
-            let tallies = batch.finish()?;
-            let (arm, beside) = (tallies[0], tallies[1]);
+            let (mut arm, mut beside) = (Tally::default(), Tally::default());
+            // Half of the runs are enough where they leave nothing open; for looking twice, chance counts double.
+            for _ in 0..2 {
+                self.runs += CONFIRM;
+                let both = [&prepared[*index], &self.base];
+                let (tallies, _) = run_batch(&both, &[CONFIRM / 2, CONFIRM / 2], self.jobs, session)?;
+                (arm, beside) = (sum(arm, tallies[0]), sum(beside, tallies[1]));
+                if pure(arm).is_some_and(|passed| pure(beside) == Some(!passed)) {
+                    break;
+                }
+            }
             tried[*index].confirmed = Some((arm, beside));
-            chances.push(chance(arm, beside));
+            chances.push((2.0 * chance(arm, beside)).min(1.0));
         }
         for ((index, _), chance) in suspects.iter().zip(stats::holm(&chances)) {
             tried[*index].chance = Some(chance);
@@ -211,7 +296,7 @@ impl Bench<'_> {
     /// Where the outcome turns with the clock: the edges next to the check's own date, to the second.
     fn edges(&mut self, tried: &[Tried], session: &mut Session) -> Result<Vec<Edge>, Failure> {
         let Clock::Fixed { start, .. } = self.base.action.policy.clock else { return Ok(Vec::new()) };
-        let is_cause = |it: &&Tried| it.arm.is_clock() && it.is_cause();
+        let is_cause = |it: &&Tried| it.arm.clock_start().is_some() && it.is_cause();
         let Some((_, base)) = tried.iter().find(is_cause).and_then(|it| it.confirmed) else {
             return Ok(Vec::new());
         };
@@ -219,7 +304,7 @@ impl Bench<'_> {
         let Some(usual) = pure(base) else { return Ok(Vec::new()) };
         let mut known: Vec<(i64, Option<bool>)> = tried
             .iter()
-            .filter_map(|it| Some((it.arm.clock?, pure(it.screened))))
+            .filter_map(|it| Some((it.arm.clock_start()?, pure(it.screened))))
             .chain([(start, Some(usual))])
             .collect();
         known.sort_unstable();
@@ -258,7 +343,8 @@ impl Bench<'_> {
         while (far - near).abs() > 1 {
             let middle = i64::midpoint(near, far);
             let ready = self.prepare(&Arm::moment(middle))?;
-            let Some(tally) = self.run(&[&ready], &[1], session)?.first().copied() else { return Ok(None) };
+            let (tallies, _) = self.run(&[&ready], &[1], session)?;
+            let Some(tally) = tallies.first().copied() else { return Ok(None) };
             match pure(tally) {
                 Some(passed) if passed == usual => near = middle,
                 Some(_) => far = middle,
@@ -267,7 +353,7 @@ impl Bench<'_> {
         }
         // Once more on each side, since one run each has led here.
         let both = [self.prepare(&Arm::moment(near))?, self.prepare(&Arm::moment(far))?];
-        let again = self.run(&[&both[0], &both[1]], &[3, 3], session)?;
+        let (again, _) = self.run(&[&both[0], &both[1]], &[3, 3], session)?;
         if (pure(again[0]), pure(again[1])) != (Some(usual), Some(!usual)) {
             return Ok(None);
         }
@@ -276,9 +362,17 @@ impl Bench<'_> {
 }
 
 impl Tried {
+    fn new(arm: Arm) -> Self {
+        Self { arm, screened: Tally::default(), confirmed: None, chance: None, names: Names::default() }
+    }
+
     pub(super) fn is_cause(&self) -> bool {
         self.chance.is_some_and(|chance| chance < SURE)
     }
+}
+
+fn sum(one: Tally, other: Tally) -> Tally {
+    Tally { passed: one.passed + other.passed, failed: one.failed + other.failed }
 }
 
 /// How likely two conditions differ so much by chance.

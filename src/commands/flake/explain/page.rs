@@ -35,7 +35,7 @@ pub(super) fn html(report: &Report) -> String {
                 let tally = arm.confirmed.unwrap_or(arm.screened);
                 Cell {
                     // The option's name is the heading's business; of a date, so are its last zeros.
-                    label: arm.options.split_once(' ').map_or("", |(_, value)| value).to_owned(),
+                    label: arm.label().to_owned(),
                     failed: tally.failed,
                     runs: tally.passed + tally.failed,
                     sure: arm.significant,
@@ -47,6 +47,10 @@ pub(super) fn html(report: &Report) -> String {
     if !report.edges.is_empty() {
         page.section("Where it turns", "Found by halving, to the second.");
         page.list(&report.edges.iter().map(|edge| edge.text()).collect::<Vec<_>>());
+    }
+    if !report.tests.is_empty() {
+        page.section("Tests that depend on others", "Found by running them alone and after parts of the rest.");
+        page.list(&report.tests.iter().map(|test| test.text()).collect::<Vec<_>>());
     }
     let mut facts = Vec::new();
     for (name, found, rate) in [("fails", &report.fails, 1.0), ("passes", &report.passes, 0.0)] {

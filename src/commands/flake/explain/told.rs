@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::commands::flake::explain::Tried;
+use crate::commands::flake::explain::order::Dependent;
 use crate::model::evidence::Tally;
 use crate::model::units::show_instant;
 use crate::pipeline::Prepared;
@@ -22,6 +23,7 @@ pub(super) struct Experiment<'a> {
     pub(super) arms: Vec<ArmTold>,
     pub(super) skipped: Vec<(&'static str, String)>,
     pub(super) edges: Vec<Edge>,
+    pub(super) tests: Vec<Dependent>,
     pub(super) runs: u64,
     pub(super) secs: f64,
 }
@@ -32,7 +34,10 @@ pub(super) struct ArmTold {
     pub(super) axis: &'static str,
     #[serde(skip)]
     cause: &'static str,
+    /// The options that turn it, or in a few words what is other about the command.
     pub(super) options: String,
+    /// The whole command, where it is another than the check's own.
+    pub(super) command: Option<String>,
     pub(super) screened: Tally,
     pub(super) confirmed: Option<Tally>,
     /// Runs of the check as it is, beside the confirming ones.
@@ -48,11 +53,20 @@ impl ArmTold {
             axis: tried.arm.axis,
             cause: tried.arm.cause,
             options: tried.arm.options(),
+            command: tried.arm.command().map(shell_words),
             screened: tried.screened,
             confirmed: tried.confirmed.map(|(arm, _)| arm),
             beside: tried.confirmed.map(|(_, beside)| beside),
             chance: tried.chance,
             significant: tried.is_cause(),
+        }
+    }
+
+    /// The value that the input was given, without the option's name; in a few words where it is no option.
+    pub(super) fn label(&self) -> &str {
+        match self.command {
+            Some(_) => &self.options,
+            None => self.options.split_once(' ').map_or("", |(_, value)| value),
         }
     }
 
@@ -91,11 +105,13 @@ pub(super) struct Report {
     pub(super) cmd: String,
     /// The check as it is.
     pub(super) base: Tally,
-    /// `date`, `timezone`, `locale`, `unordered-collection`, `async-wait`; null where none was found.
+    /// One word for what the axis stands for, such as `date`; null where none was found.
     pub(super) cause: Option<&'static str>,
     /// All of them, the surest first.
     causes: Vec<&'static str>,
     pub(super) edges: Vec<Edge>,
+    /// Tests that depend on those before them.
+    pub(super) tests: Vec<Dependent>,
     /// The command that fails with the highest rate seen, and that rate.
     pub(super) fails: Option<(String, f64)>,
     /// The command that passes most.
@@ -120,12 +136,26 @@ impl Report {
         }
         let start = [vec![b"checkrun".to_vec(), b"--refresh".to_vec()], found.options].concat();
         let start = shell_words(&start);
+        if causes.contains(&"concurrency") {
+            // A part of a processor is on one processor too, so it says nothing of its own here.
+            causes.retain(|cause| *cause != "async-wait");
+        }
         let as_it_is = (format!("{start} -- {cmd}"), rate(found.base));
-        let command = |arm: &&ArmTold| (format!("{start} {} -- {cmd}", arm.options), arm.rate());
+        let command = |arm: &&ArmTold| {
+            let words = match &arm.command {
+                Some(words) => format!("{start} -- {words}"),
+                None => format!("{start} {} -- {cmd}", arm.options),
+            };
+            (words, arm.rate())
+        };
         let mut known: Vec<(String, f64)> = sure.iter().map(command).collect();
         known.push(as_it_is);
         known.sort_by(|one, other| one.1.total_cmp(&other.1));
         let told = !causes.is_empty();
+        // Where single tests were found, theirs are the shorter commands.
+        let pair = found.tests.first().filter(|_| causes.first() == Some(&"test-order"));
+        let fails = pair.map(|test| &test.fails).or(known.last().filter(|_| told)).cloned();
+        let passes = pair.map(|test| &test.passes).or(known.first().filter(|_| told)).cloned();
         Self {
             schema: SCHEMA,
             key: found.prepared.keyed.key.to_string(),
@@ -135,8 +165,9 @@ impl Report {
             cause: causes.first().copied(),
             causes,
             edges: found.edges,
-            fails: known.last().filter(|_| told).cloned(),
-            passes: known.first().filter(|_| told).cloned(),
+            tests: found.tests,
+            fails,
+            passes,
             arms: found.arms,
             skipped: found.skipped,
             runs: found.runs,
@@ -168,6 +199,10 @@ impl Report {
         for edge in &self.edges {
             let _ = writeln!(text, "  {}", edge.text());
         }
+        for test in &self.tests {
+            let line: String = test.text().chars().filter(|letter| !letter.is_control()).collect();
+            let _ = writeln!(text, "  {line}");
+        }
         for (word, it) in [("fails", &self.fails), ("passes", &self.passes)] {
             if let Some((command, rate)) = it {
                 let rate = if word == "fails" { *rate } else { 1.0 - *rate };
@@ -184,7 +219,7 @@ impl Report {
     }
 }
 
-fn rate(tally: Tally) -> f64 {
+pub(super) fn rate(tally: Tally) -> f64 {
     let all = tally.passed + tally.failed;
     if all == 0 { 0.0 } else { stats::real(tally.failed) / stats::real(all) }
 }

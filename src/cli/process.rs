@@ -1,0 +1,43 @@
+//! What a check's first process starts with, beside its environment: options that few ask for. What they come to is `request`'s.
+#![forbid(unsafe_code)]
+
+use crate::model::policy::Aslr;
+use clap::{Args, ValueEnum};
+
+/// Options that many commands have.
+#[derive(Debug, Args)]
+pub(super) struct ProcessArgs {
+    /// Whether addresses are randomised [default: the policy's]
+    #[arg(long, value_enum, value_name = "MODE", help_heading = "Sandbox")]
+    pub(super) aslr: Option<AslrName>,
+    /// Permissions that new files do not get, in octal [default: 022]
+    #[arg(long, value_name = "MASK", value_parser = mask, help_heading = "Sandbox")]
+    pub(super) umask: Option<u32>,
+}
+
+/// `--aslr`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(super) enum AslrName {
+    /// As the kernel does by default
+    On,
+    /// The same addresses each time
+    Off,
+}
+
+impl From<AslrName> for Aslr {
+    fn from(name: AslrName) -> Self {
+        match name {
+            AslrName::On => Self::On,
+            AslrName::Off => Self::Off,
+        }
+    }
+}
+
+/// Three digits at most, each from 0 to 7.
+fn mask(text: &str) -> Result<u32, String> {
+    let is_octal = (1..=4).contains(&text.len()) && text.bytes().all(|digit| matches!(digit, b'0'..=b'7'));
+    match u32::from_str_radix(text, 8) {
+        Ok(mask) if is_octal && mask <= 0o777 => Ok(mask),
+        _ => Err(format!("`{text}` is no mask of permissions; it is octal, from 000 to 777, such as 077")),
+    }
+}
