@@ -6,6 +6,7 @@ mod clock;
 mod document;
 mod expand;
 mod policy;
+mod quarantine;
 mod runner;
 mod settings;
 mod strictness;
@@ -13,6 +14,7 @@ mod strictness;
 pub use clock::set_clock;
 pub use expand::{expand, expand_runner};
 pub use policy::{NamedPolicy, Reasons, policies, policy};
+pub use quarantine::{QUARANTINE_FILE, QuarantineEntry, Quarantined, quarantine};
 pub use runner::{choose_runner, first_word, runner_for, runners};
 pub use settings::{RepositorySettings, SETTINGS_FILE, apply, tighten};
 

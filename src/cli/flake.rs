@@ -55,10 +55,12 @@ pub(super) struct FlakeArgs {
     fixed: Option<String>,
     /// Find out why, in some hundreds of runs
     ///
-    /// One input after the other is turned: clock, time zone, locale, hash seed, processor.
+    /// One input after the other is turned: clock, time zone, seeds, processors, the order of tests and more.
     #[arg(long, group = "goal", conflicts_with_all = ["confidence", "max_runs"], help_heading = "How often")]
     explain: bool,
-    /// With `--explain`: turn this input only (repeatable) [default: all]
+    /// With `--explain`: turn only this input (repeatable)
+    ///
+    /// All where none is named.
     #[arg(long, value_name = "INPUT", value_parser = AXES, requires = "explain", help_heading = "How often")]
     axis: Vec<String>,
     /// How sure every claim is [default: 95%]
@@ -71,6 +73,11 @@ pub(super) struct FlakeArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000),
         conflicts_with = "runs", help_heading = "How often")]
     max_runs: Option<u64>,
+    /// Take the quarantine file from this revision
+    ///
+    /// So that a change cannot excuse itself. By default it is the tree's own.
+    #[arg(long, value_name = "REV", conflicts_with = "explain", help_heading = "Tree")]
+    base: Option<String>,
     /// Write a page of HTML to FILE
     ///
     /// With nothing in it that would be loaded from elsewhere.
@@ -115,6 +122,8 @@ pub struct FlakeRequest {
     pub jobs: Option<u16>,
     /// The most runs, if it was said.
     pub max_runs: Option<u64>,
+    /// The revision whose quarantine counts, if not the tree's own.
+    pub base: Option<String>,
     /// Where a page goes, if one is wanted.
     pub html: Option<PathBuf>,
     /// Where a report in JUnit's XML goes, if one is wanted.
@@ -141,6 +150,7 @@ pub(super) fn flake(args: FlakeArgs) -> Result<FlakeRequest, Exit> {
         confidence: args.confidence.unwrap_or(Share::NINETEEN_TWENTIETHS),
         jobs: args.jobs,
         max_runs: args.max_runs,
+        base: args.base,
         html: args.html,
         junit: args.junit,
     })

@@ -20,7 +20,7 @@ const BUSY: Duration = Duration::from_secs(10);
 
 /// What brings the database from version n to n + 1, in order; `PRAGMA user_version` counts those applied. A migration
 /// only adds: programs that do not know it go on reading and writing.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     "
     CREATE TABLE executions (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -62,6 +62,18 @@ const MIGRATIONS: [&str; 2] = [
         tag BLOB NOT NULL
     );
     CREATE INDEX input_sets_by_name ON input_sets (name, id);
+",
+    "
+    CREATE TABLE test_counts (
+        key BLOB NOT NULL,
+        test TEXT NOT NULL,
+        passed INTEGER NOT NULL,
+        failed INTEGER NOT NULL,
+        cause TEXT,
+        at TEXT NOT NULL,
+        tag BLOB NOT NULL,
+        PRIMARY KEY (key, test)
+    );
 ",
 ];
 

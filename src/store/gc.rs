@@ -109,6 +109,7 @@ fn trim(connection: &mut Connection, bounds: Bounds, now: i64) -> rusqlite::Resu
             "DELETE FROM keys WHERE NOT EXISTS (SELECT 1 FROM executions e WHERE e.key = keys.key)",
             [],
         )?);
+        transaction.execute("DELETE FROM test_counts WHERE key NOT IN (SELECT key FROM keys)", [])?;
     }
     swept.files += count(transaction.execute(
         "DELETE FROM file_digests WHERE id NOT IN (SELECT id FROM file_digests ORDER BY id DESC LIMIT ?1)",

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod connection;
+mod counts;
 mod error;
 mod gc;
 mod inputs;
@@ -19,6 +20,7 @@ mod row;
 mod secret;
 mod writer;
 
+pub use counts::TestCount;
 pub use error::StoreError;
 pub use gc::{Bounds, Swept};
 pub use reader::{Listing, Reader};

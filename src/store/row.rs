@@ -17,6 +17,7 @@ const EXECUTION: &[u8; 8] = b"executed";
 const TALLY: &[u8; 8] = b"tallied\0";
 const FILE: &[u8; 8] = b"filehash";
 const INPUTS: &[u8; 8] = b"inputset";
+const COUNT: &[u8; 8] = b"testcase";
 
 /// An execution as it lies in its table.
 pub(super) struct Execution {
@@ -174,6 +175,16 @@ pub(super) fn tag_inputs(secret: &Secret, id: i64, name: &Digest, bytes: &[u8]) 
 /// Whether the tag of a set of inputs is right.
 pub(super) fn check_inputs(secret: &Secret, id: i64, name: &Digest, bytes: &[u8], tag: &[u8]) -> bool {
     secret.is_tag(tag, INPUTS, &[&id.to_le_bytes(), &name.0, bytes])
+}
+
+/// The tag of a test's counts: of all that their row says.
+pub(super) fn count_tag(secret: &Secret, fields: &[u8]) -> [u8; 32] {
+    secret.tag(COUNT, &[fields])
+}
+
+/// Whether the tag of a test's counts is right.
+pub(super) fn is_count_tag(secret: &Secret, tag: &[u8], fields: &[u8]) -> bool {
+    secret.is_tag(tag, COUNT, &[fields])
 }
 
 /// The record cut to size, and its bytes: first the tail loses its beginning, then prose is shortened.

@@ -35,8 +35,12 @@ mod exhaustion;
 mod flake;
 /// Why a check is flaky.
 mod flake_causes;
+/// Checks of known truth, and whether it is found.
+mod flake_generators;
 /// What a session of flakes leaves to read.
 mod flake_pages;
+/// What is known to be flaky and does not gate, and what is kept of single tests.
+mod flake_quarantine;
 /// Each test of a flaky check by name.
 mod flake_tests;
 /// One check from question to answer.

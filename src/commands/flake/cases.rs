@@ -1,9 +1,11 @@
 //! Tests by name over many runs: how often each passed and did not. Reading them from one run's output is `results`'.
 #![forbid(unsafe_code)]
 
+use crate::commands::flake::quarantine::Quarantine;
 use crate::model::case::{Case, Fate};
+use crate::model::evidence::Tally;
 use serde::Serialize;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Most names that are counted.
 const NAMES_MAX: usize = 100_000;
@@ -27,6 +29,8 @@ pub(super) struct CaseRuns {
     pub(super) skipped: u64,
     /// Runs in which one attempt passed and another did not.
     pub(super) retried: u64,
+    /// Whether it is in quarantine.
+    pub(super) quarantined: bool,
     /// Which of the first runs it went wrong in, from 0, going up.
     #[serde(skip)]
     pub(super) wrong: Vec<u64>,
@@ -82,8 +86,16 @@ impl CasesSeen {
         }
     }
 
+    /// Counts of the tests that did not pass each time, and of those that are known.
+    pub(super) fn tallies(&self, known: &BTreeSet<String>) -> Vec<(String, Tally)> {
+        let wanted = |(id, test): &(&String, &CaseRuns)| test.went_wrong() || known.contains(*id);
+        let tally = |test: &CaseRuns| Tally { passed: test.passed, failed: test.failed + test.aborted };
+        let all = self.tests.iter().filter(wanted).map(|(id, test)| (id.clone(), tally(test)));
+        all.take(LISTED).collect()
+    }
+
     /// What there is to tell; `None` where no test could be read.
-    pub(super) fn told(&self) -> Option<CasesTold> {
+    pub(super) fn told(&self, quarantine: &Quarantine) -> Option<CasesTold> {
         if self.tests.is_empty() {
             return None;
         }
@@ -97,7 +109,7 @@ impl CasesSeen {
                 let mut wrong = test.wrong.clone();
                 // Runs end in another order than they begin.
                 wrong.sort_unstable();
-                CaseRuns { id: id.clone(), verdict, wrong, ..test.clone() }
+                CaseRuns { id: id.clone(), verdict, wrong, quarantined: quarantine.holds(id), ..test.clone() }
             })
             .collect();
         list.sort_by(|one, other| {

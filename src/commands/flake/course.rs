@@ -4,6 +4,7 @@
 
 use crate::commands::flake::all;
 use crate::commands::flake::cases::{CasesSeen, SHOWN};
+use crate::commands::flake::quarantine::Quarantine;
 use crate::model::event::{Event, RunsSoFar, Sink};
 use crate::model::evidence::{Evidence, Tally};
 use crate::model::outcome::Outcome;
@@ -71,6 +72,9 @@ pub(super) struct Seen {
     pub(super) outcomes: BTreeMap<&'static str, u64>,
     pub(super) failures: Vec<FailureKind>,
     pub(super) cases: CasesSeen,
+    pub(super) quarantine: Quarantine,
+    /// Failed runs of this session in which nothing but what is in quarantine went wrong.
+    pub(super) excused: u64,
     /// Which of the first runs did not pass, from 0.
     pub(super) wrong: Vec<u64>,
     pub(super) stopped: Option<Stopped>,
@@ -115,6 +119,8 @@ impl<'a> Course<'a> {
                 outcomes: BTreeMap::new(),
                 failures: Vec::new(),
                 cases: CasesSeen::default(),
+                quarantine: Quarantine::default(),
+                excused: 0,
                 wrong: Vec::new(),
                 stopped: None,
                 stretches: 0,
@@ -122,6 +128,12 @@ impl<'a> Course<'a> {
                 warnings: Vec::new(),
             },
         }
+    }
+
+    /// With what is known to be flaky and not to gate.
+    pub(super) fn with(mut self, quarantine: Quarantine) -> Self {
+        self.seen.quarantine = quarantine;
+        self
     }
 
     pub(super) fn finish(mut self) -> Seen {
@@ -267,6 +279,7 @@ impl Director for Course<'_> {
             self.seen.run_secs += evidence.secs;
             self.seen.cases.add(number, &cases);
             if !passed {
+                self.seen.excused += u64::from(self.seen.quarantine.excuses(&evidence, &cases));
                 if number < SHOWN {
                     self.seen.wrong.push(number);
                 }

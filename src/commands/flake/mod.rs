@@ -7,6 +7,7 @@ mod course;
 mod explain;
 mod known;
 mod page;
+mod quarantine;
 mod told;
 mod verdict;
 
@@ -22,9 +23,11 @@ use crate::model::units::show_instant;
 use crate::pipeline::{self, Prepared, Wish};
 use crate::report::{check_writable, percent, seconds, write_atomically};
 use crate::stats;
-use crate::store::{Record, Store};
+use crate::store::{Record, Store, TestCount};
 use crate::tree::Source;
-use course::{Course, Rule, Stopped};
+use course::{Course, Rule, Seen, Stopped};
+use quarantine::Quarantine;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 use told::Report;
@@ -62,13 +65,16 @@ pub(super) fn flake(request: FlakeRequest, session: &mut Session) -> Result<u8, 
             seconds(took.as_secs_f64())
         ));
     }
+    let quarantine = Quarantine::read(&wish, &prepared, request.base.as_deref(), session)?;
     prepared.close_store();
-    let mut course = Course::new(rule, confidence, found.tally, &mut session.reporter);
+    let course = Course::new(rule, confidence, found.tally, &mut session.reporter);
+    let mut course = course.with(quarantine);
     pipeline::repeat(&[&prepared], usize::from(jobs), &session.around, &mut course)?;
     let seen = course.finish();
     if let Some(Stopped::NotStarted(evidence)) = &seen.stopped {
         return Err(not_started(evidence));
     }
+    remember(&seen, &prepared, session);
     let verdict = verdict::judge(&seen);
     let report = Report::new(&seen, &verdict, &prepared, began.elapsed(), jobs);
     if session.reporter.is_json() {
@@ -85,8 +91,52 @@ pub(super) fn flake(request: FlakeRequest, session: &mut Session) -> Result<u8, 
     }
     Ok(match seen.stopped {
         Some(Stopped::Interrupted(signal)) => u8::try_from(128 + signal).unwrap_or(super::UNDECIDED),
+        _ if report.quarantine.as_ref().is_some_and(|quarantine| !quarantine.gates) => 0,
         _ => verdict.word.status(),
     })
+}
+
+/// Puts the counts of single tests on record. That it cannot is said, and keeps nothing from being told.
+fn remember(seen: &Seen, prepared: &Prepared, session: &mut Session) {
+    let paths = &session.around.store;
+    let done = Store::open_reader(paths).and_then(|reader| {
+        let known = reader.map(|reader| reader.test_counts(&prepared.keyed.key)).unwrap_or_default();
+        let known: BTreeSet<String> = known.into_iter().map(|count| count.test).collect();
+        let at = now();
+        let count = |(test, tally)| TestCount { test, tally, cause: None, at: at.clone() };
+        let counts: Vec<TestCount> = seen.cases.tallies(&known).into_iter().map(count).collect();
+        if counts.is_empty() {
+            return Ok(());
+        }
+        Store::open_writer(paths)?.count_tests(&prepared.keyed.key, &counts)
+    });
+    if let Err(error) = done {
+        session.reporter.note(&format!("the counts of single tests are not recorded: {error}"));
+    }
+}
+
+/// Puts a cause on record.
+fn remember_cause(cause: &str, tests: &[(String, &'static str)], prepared: &Prepared, session: &mut Session) {
+    let at = now();
+    let count = |test: &str, cause: &str| TestCount {
+        test: test.to_owned(),
+        tally: Tally::default(),
+        cause: Some(cause.to_owned()),
+        at: at.clone(),
+    };
+    let mut counts = vec![count("", cause)];
+    counts.extend(tests.iter().map(|(test, kind)| count(test, kind)));
+    let done = Store::open_writer(&session.around.store)
+        .and_then(|mut writer| writer.count_tests(&prepared.keyed.key, &counts));
+    if let Err(error) = done {
+        session.reporter.note(&format!("the cause is not recorded: {error}"));
+    }
+}
+
+/// Real time, as records have it.
+fn now() -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    show_instant(i64::try_from(now.as_secs()).unwrap_or(0))
 }
 
 /// Where a report goes. That it cannot is said before the first run, and not after the last.

@@ -4,6 +4,7 @@
 use crate::commands::flake::all;
 use crate::commands::flake::cases::CasesTold;
 use crate::commands::flake::course::{FailureKind, Rule, Seen, Stopped, last_line};
+use crate::commands::flake::quarantine::QuarantineTold;
 use crate::commands::flake::verdict::{Bound, Verdict, Word};
 use crate::model::evidence::Tally;
 use crate::pipeline::Prepared;
@@ -46,6 +47,8 @@ pub(super) struct Report<'a> {
     flaky: Option<Tally>,
     pub(super) failures: Vec<FailureTold<'a>>,
     pub(super) tests: Option<CasesTold>,
+    /// What the repository's quarantine file comes to; null where there is none.
+    pub(super) quarantine: Option<QuarantineTold<'a>>,
     pub(super) notes: &'a [String],
     warnings: &'a [String],
     interrupted: Option<i32>,
@@ -94,6 +97,13 @@ impl<'a> Report<'a> {
             failed: seen.now.failed + seen.earlier.failed,
         };
         let (low, high) = stats::interval(n, k, seen.confidence);
+        let tests = seen.cases.told(&seen.quarantine);
+        // What was never seen to pass is broken and not flaky, whatever the file says.
+        let broken =
+            |tests: &CasesTold| tests.list.iter().any(|test| test.quarantined && test.verdict != "flaky");
+        let may_lift =
+            verdict.word == Word::Flaky && seen.now.passed > 0 && !tests.as_ref().is_some_and(broken);
+        let quarantine = seen.quarantine.told(seen.excused, k, may_lift);
         Self {
             schema: SCHEMA,
             key: prepared.keyed.key.to_string(),
@@ -114,7 +124,8 @@ impl<'a> Report<'a> {
             earlier: seen.earlier,
             flaky: whole.is_flaky().then_some(whole),
             failures: seen.failures.iter().map(failure).collect(),
-            tests: seen.cases.told(),
+            tests,
+            quarantine,
             notes: &verdict.notes,
             warnings: &seen.warnings,
             interrupted: match seen.stopped {
@@ -148,6 +159,9 @@ impl<'a> Report<'a> {
         }
         if let Some(tests) = &self.tests {
             text.push_str(&tests_text(tests));
+        }
+        if let Some(quarantine) = &self.quarantine {
+            text.push_str(&quarantine.text());
         }
         let tree: String = self.tree.chars().take(12).collect();
         let key = self.key.get(3..15).unwrap_or(&self.key);
@@ -265,8 +279,9 @@ fn tests_text(tests: &CasesTold) -> String {
             if test.aborted > 0 { format!(", {} of these never ended", test.aborted) } else { String::new() };
         let _ = writeln!(
             text,
-            "    {}: {id}: {} of {runs} failed{aborted}",
+            "    {}{}: {id}: {} of {runs} failed{aborted}",
             test.verdict,
+            if test.quarantined { ", in quarantine" } else { "" },
             test.failed + test.aborted
         );
     }

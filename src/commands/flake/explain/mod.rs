@@ -5,13 +5,14 @@
 
 mod axes;
 mod batch;
+mod edges;
 mod order;
 mod page;
 mod suite;
 mod told;
 
 use crate::cli::{CheckRequest, FlakeRequest, TreeChoice};
-use crate::commands::flake::{jobs, page_at};
+use crate::commands::flake::{jobs, page_at, remember_cause};
 use crate::commands::run::wish;
 use crate::commands::{Failure, Session};
 use crate::model::evidence::Tally;
@@ -26,7 +27,7 @@ use order::Names;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Instant;
 use suite::Suite;
-use told::{ArmTold, Edge, Report};
+use told::{ArmTold, Report};
 
 /// Runs of the check as it is, before anything is turned.
 const BASE: u64 = 20;
@@ -121,6 +122,10 @@ pub(super) fn explain(request: &FlakeRequest, session: &mut Session) -> Result<u
         runs: bench.runs,
         secs: began.elapsed().as_secs_f64(),
     });
+    if let Some(cause) = report.cause {
+        let tests: Vec<_> = report.tests.iter().map(|it| (it.test.clone(), it.kind)).collect();
+        remember_cause(cause, &tests, &bench.base, session);
+    }
     if session.reporter.is_json() {
         session.reporter.object(&report);
     } else {
@@ -201,7 +206,8 @@ impl Bench<'_> {
                 return Ok(None);
             };
             let named = self.run_command(argv, NAMED, session)?;
-            if named.order != own.order || own.order.iter().any(|test| own.failed(test) != named.failed(test)) {
+            if named.order != own.order || own.order.iter().any(|test| own.failed(test) != named.failed(test))
+            {
                 skip("its tests, named one by one, do not come to what they come to without");
                 return Ok(None);
             }
@@ -238,8 +244,10 @@ impl Bench<'_> {
         tried: &mut [Tried],
         session: &mut Session,
     ) -> Result<(), Failure> {
-        let times: Vec<u64> =
-            tried.iter().map(|it| if it.arm.clock_start().is_some() { SCREEN_CLOCK } else { SCREEN }).collect();
+        let times: Vec<u64> = tried
+            .iter()
+            .map(|it| if it.arm.clock_start().is_some() { SCREEN_CLOCK } else { SCREEN })
+            .collect();
         let variants: Vec<&Prepared> = prepared.iter().collect();
         let (tallies, names) = self.run(&variants, &times, session)?;
         for ((it, tally), names) in tried.iter_mut().zip(tallies).zip(names) {
@@ -291,73 +299,6 @@ impl Bench<'_> {
             tried[*index].chance = Some(chance);
         }
         Ok(())
-    }
-
-    /// Where the outcome turns with the clock: the edges next to the check's own date, to the second.
-    fn edges(&mut self, tried: &[Tried], session: &mut Session) -> Result<Vec<Edge>, Failure> {
-        let Clock::Fixed { start, .. } = self.base.action.policy.clock else { return Ok(Vec::new()) };
-        let is_cause = |it: &&Tried| it.arm.clock_start().is_some() && it.is_cause();
-        let Some((_, base)) = tried.iter().find(is_cause).and_then(|it| it.confirmed) else {
-            return Ok(Vec::new());
-        };
-        // Only where one run tells: an outcome that is chance itself has no edge.
-        let Some(usual) = pure(base) else { return Ok(Vec::new()) };
-        let mut known: Vec<(i64, Option<bool>)> = tried
-            .iter()
-            .filter_map(|it| Some((it.arm.clock_start()?, pure(it.screened))))
-            .chain([(start, Some(usual))])
-            .collect();
-        known.sort_unstable();
-        let mut edges = Vec::new();
-        for direction in [-1, 1] {
-            let side = |at: i64| (at - start).signum() == direction;
-            let mut others: Vec<i64> = known
-                .iter()
-                .filter(|(at, passed)| side(*at) && *passed == Some(!usual))
-                .map(|it| it.0)
-                .collect();
-            others.sort_by_key(|at| (at - start).abs());
-            let Some(far) = others.first().copied() else { continue };
-            let near = known
-                .iter()
-                .filter(|(at, passed)| {
-                    side(*at) && *passed == Some(usual) && (at - start).abs() < (far - start).abs()
-                })
-                .map(|it| it.0)
-                .max_by_key(|at| (at - start).abs())
-                .unwrap_or(start);
-            edges.extend(self.bisect(near, far, usual, session)?);
-        }
-        Ok(edges)
-    }
-
-    /// Halves the time between two dates, at the first of which the outcome is the usual one, until they are a second apart.
-    fn bisect(
-        &mut self,
-        near: i64,
-        far: i64,
-        usual: bool,
-        session: &mut Session,
-    ) -> Result<Option<Edge>, Failure> {
-        let (mut near, mut far) = (near, far);
-        while (far - near).abs() > 1 {
-            let middle = i64::midpoint(near, far);
-            let ready = self.prepare(&Arm::moment(middle))?;
-            let (tallies, _) = self.run(&[&ready], &[1], session)?;
-            let Some(tally) = tallies.first().copied() else { return Ok(None) };
-            match pure(tally) {
-                Some(passed) if passed == usual => near = middle,
-                Some(_) => far = middle,
-                None => return Ok(None),
-            }
-        }
-        // Once more on each side, since one run each has led here.
-        let both = [self.prepare(&Arm::moment(near))?, self.prepare(&Arm::moment(far))?];
-        let (again, _) = self.run(&[&both[0], &both[1]], &[3, 3], session)?;
-        if (pure(again[0]), pure(again[1])) != (Some(usual), Some(!usual)) {
-            return Ok(None);
-        }
-        Ok(Some(Edge::new(near.min(far), near.max(far), if near < far { usual } else { !usual })))
     }
 }
 

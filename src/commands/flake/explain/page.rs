@@ -49,7 +49,10 @@ pub(super) fn html(report: &Report) -> String {
         page.list(&report.edges.iter().map(|edge| edge.text()).collect::<Vec<_>>());
     }
     if !report.tests.is_empty() {
-        page.section("Tests that depend on others", "Found by running them alone and after parts of the rest.");
+        page.section(
+            "Tests that depend on others",
+            "Found by running them alone and after parts of the rest.",
+        );
         page.list(&report.tests.iter().map(|test| test.text()).collect::<Vec<_>>());
     }
     let mut facts = Vec::new();

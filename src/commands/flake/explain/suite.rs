@@ -93,7 +93,8 @@ impl Suite {
                 [start.clone(), vec![b"-vv".to_vec()], names].concat()
             }
             Self::Go { program, rest } => {
-                let plain = |test: &String| test.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+                let plain =
+                    |test: &String| test.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
                 if !tests.iter().all(plain) {
                     return None;
                 }
@@ -111,12 +112,15 @@ impl Suite {
 
     /// The suite in other orders, and more than once in one process. `tests` are those of the suite in its own order.
     pub(super) fn arms(&self, tests: &[String]) -> Vec<Arm> {
-        let arm = |axis, cause, what: &str, argv| Arm { axis, cause, turn: Turn::Command(what.to_owned(), argv) };
+        let arm =
+            |axis, cause, what: &str, argv| Arm { axis, cause, turn: Turn::Command(what.to_owned(), argv) };
         let mut arms = Vec::new();
         match self {
             Self::Pytest { start, named } => {
                 let mut orders = vec![("tests in reverse order".to_owned(), reversed(tests))];
-                orders.extend((1..=SHUFFLES).map(|seed| (format!("tests shuffled, {seed}"), shuffled(tests, seed))));
+                orders.extend(
+                    (1..=SHUFFLES).map(|seed| (format!("tests shuffled, {seed}"), shuffled(tests, seed))),
+                );
                 for (what, order) in orders {
                     arms.extend(self.only(&order).map(|argv| arm("order", "test-order", &what, argv)));
                 }
@@ -124,7 +128,8 @@ impl Suite {
                 let is_file = |word: &Vec<u8>| word.ends_with(b".py");
                 if !named.is_empty() && named.iter().all(is_file) {
                     let twice = [named.clone(), named.clone()].concat();
-                    let argv = [start.clone(), vec![b"-vv".to_vec(), b"--keep-duplicates".to_vec()], twice].concat();
+                    let argv =
+                        [start.clone(), vec![b"-vv".to_vec(), b"--keep-duplicates".to_vec()], twice].concat();
                     arms.push(arm("repetition", "non-idempotent", "each file twice in one process", argv));
                 }
             }
@@ -187,7 +192,14 @@ mod tests {
         ] {
             assert!(suite(text).is_some(), "{text}");
         }
-        for text in ["python3 a.py", "python3 -m unittest", "sh -c pytest", "go vet ./...", "go test -run=A .", "make"] {
+        for text in [
+            "python3 a.py",
+            "python3 -m unittest",
+            "sh -c pytest",
+            "go vet ./...",
+            "go test -run=A .",
+            "make",
+        ] {
             assert!(suite(text).is_none(), "{text}");
         }
     }
