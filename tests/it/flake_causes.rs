@@ -32,7 +32,8 @@ fn a_time_zone_is_named_as_the_cause() {
 fn a_window_of_dates_is_found_to_the_second_on_both_sides() {
     let env = Env::new();
     let script = "now=$(date +%s); test $now -ge 1696809600 && test $now -lt 1782864000";
-    let told = explain(&env, script);
+    let page = env.path("home/why.html");
+    let told = explain_with(&env, &["--html", page.to_str().unwrap()], &["sh", "-c", script]);
     assert_eq!(told["cause"], "date", "{told}");
     let edges = told["edges"].as_array().unwrap();
     assert_eq!(edges.len(), 2, "{told}");
@@ -40,6 +41,7 @@ fn a_window_of_dates_is_found_to_the_second_on_both_sides() {
         assert_eq!(edge["after"], date, "{edge}");
     }
     assert_eq!((&edges[0]["passes_before"], &edges[1]["passes_before"]), (&false.into(), &true.into()));
+    crate::flake_pages::shows_its_calendar(&page);
 }
 
 #[test]

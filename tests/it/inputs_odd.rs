@@ -193,7 +193,7 @@ fn the_same_tool_installed_again_still_answers() {
         for _ in 0..2 {
             tools.install("mytool", text);
             tools.install("data", "1\n");
-            env.write("b", &format!("{}", text.len()));
+            env.write("b", format!("{}", text.len()));
             for _ in 0..2 {
                 let answered = tools.run(&args);
                 assert!(hit(&answered), "{who:?}: {}", answered.err());

@@ -106,14 +106,11 @@ fn a_python_project_is_prepared_once_and_checked_without_network() {
         assert_eq!((&other["outcome"], &other["tests"]["failed"]), (&"failed".into(), &1.into()), "{other}");
         assert_eq!(other["deps"], first["deps"]);
         assert_eq!(prepare(&env, &served).expect(0).json()["prepared"][0]["how"], "already");
-        // Another lock file has nothing prepared for it.
+        // Another lock file has nothing prepared for it, whether the machine has a pytest of its own or not.
         env.write("requirements.txt", "click==8.1.7\n").commit();
         let stale = json(&env, &["--", "pytest"]);
-        assert_eq!(
-            (&stale["deps"], &stale["exit"]),
-            (&serde_json::json!([]), &serde_json::Value::Null),
-            "{stale}"
-        );
+        assert_eq!(stale["deps"], serde_json::json!([]), "{stale}");
+        assert_ne!(stale["outcome"], "passed", "{stale}");
     }
 }
 
