@@ -155,7 +155,12 @@ fn a_test_that_passes_once_in_a_process_is_named() {
 fn pure_chance_and_a_sound_check_have_no_cause() {
     let env = Env::new();
     for script in ["exit $(( $(od -An -N1 -tu1 /dev/urandom) < 77 ))", "exit 0"] {
+        let none = |told: &Value| told["cause"].is_null() && told["fails"].is_null();
         let told = explain(&env, script);
-        assert!(told["cause"].is_null() && told["fails"].is_null(), "{told}");
+        if !none(&told) {
+            // Chance looks like a cause once in a hundred sessions, and hardly twice in three.
+            let [one, other] = [explain(&env, script), explain(&env, script)];
+            assert!(none(&one) && none(&other), "{told} {one} {other}");
+        }
     }
 }

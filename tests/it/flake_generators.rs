@@ -14,13 +14,7 @@ struct Generator {
 }
 
 const PYTHON: &str = "/usr/bin/python3";
-const BASE: [Generator; 7] = [
-    Generator {
-        name: "month end",
-        axis: "clock",
-        command: &["sh", "-c", "[ $(date -d tomorrow +%d) != 01 ]"],
-        cause: Some("date"),
-    },
+const BASE: [Generator; 3] = [
     Generator {
         name: "second boundary",
         axis: "clock",
@@ -28,16 +22,31 @@ const BASE: [Generator; 7] = [
         cause: Some("date"),
     },
     Generator {
-        name: "day of the week",
-        axis: "clock",
-        command: &["sh", "-c", "[ $(date +%u) != 7 ]"],
-        cause: Some("date"),
-    },
-    Generator {
         name: "order of a set",
         axis: "hash_seed",
         command: &[PYTHON, "-c", "assert list({'a', 'b', 'c'})[0] != list({'x', 'y', 'z'})[0] != 'x'"],
         cause: Some("unordered-collection"),
+    },
+    Generator {
+        name: "half of the runs",
+        axis: "clock",
+        command: &["sh", "-c", "[ $(( $(od -An -N1 -tu1 /dev/urandom) < 128 )) = 1 ]"],
+        cause: None,
+    },
+];
+/// More of the same kinds, and those that a loaded machine may spoil, or that take long.
+const LONG: [Generator; 7] = [
+    Generator {
+        name: "month end",
+        axis: "clock",
+        command: &["sh", "-c", "[ $(date -d tomorrow +%d) != 01 ]"],
+        cause: Some("date"),
+    },
+    Generator {
+        name: "day of the week",
+        axis: "clock",
+        command: &["sh", "-c", "[ $(date +%u) != 7 ]"],
+        cause: Some("date"),
     },
     Generator {
         name: "port and path that others may have",
@@ -50,20 +59,11 @@ const BASE: [Generator; 7] = [
         cause: None,
     },
     Generator {
-        name: "half of the runs",
-        axis: "clock",
-        command: &["sh", "-c", "[ $(( $(od -An -N1 -tu1 /dev/urandom) < 128 )) = 1 ]"],
-        cause: None,
-    },
-    Generator {
         name: "one run in ten",
         axis: "hash_seed",
         command: &["sh", "-c", "[ $(( $(od -An -N1 -tu1 /dev/urandom) < 26 )) = 0 ]"],
         cause: None,
     },
-];
-/// Those that a loaded machine may spoil, or that take long.
-const LONG: [Generator; 3] = [
     Generator {
         name: "one run in fifty",
         axis: "timezone",
@@ -89,7 +89,7 @@ const LONG: [Generator; 3] = [
 ];
 
 /// How many sessions were right.
-fn right(generator: &Generator, sessions: u32, is_long: bool) -> u32 {
+fn right_of(generator: &Generator, sessions: u32, is_long: bool) -> u32 {
     let mut right = 0;
     for _ in 0..sessions {
         let env = Env::of(Who::Root);
@@ -115,7 +115,13 @@ fn the_cause_of_a_check_of_known_truth_is_found() {
     let sessions = if is_long { 20 } else { 1 };
     let also: &[Generator] = if is_long { &LONG } else { &[] };
     for generator in BASE.iter().chain(also) {
-        let right = right(generator, sessions, is_long);
+        let mut sessions = sessions;
+        let mut right = right_of(generator, sessions, is_long);
+        if right < sessions && !is_long {
+            // A session may be wrong once in a hundred times; two more say whether that was it.
+            sessions += 2;
+            right += right_of(generator, 2, is_long);
+        }
         say(&format!("{}: {right} of {sessions} sessions were right", generator.name));
         assert!(right + 1 >= sessions && right > 0, "{}: {right} of {sessions}", generator.name);
     }
