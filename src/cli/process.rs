@@ -7,10 +7,10 @@ use clap::{Args, ValueEnum};
 /// Options that many commands have.
 #[derive(Debug, Args)]
 pub(super) struct ProcessArgs {
-    /// Whether addresses are randomised [default: the policy's]
+    /// on or off: random addresses [default: the policy's]
     #[arg(long, value_enum, value_name = "MODE", help_heading = "Sandbox")]
     pub(super) aslr: Option<AslrName>,
-    /// Permissions that new files do not get, in octal [default: 022]
+    /// Modes that new files lack, in octal [default: 022]
     #[arg(long, value_name = "MASK", value_parser = mask, help_heading = "Sandbox")]
     pub(super) umask: Option<u32>,
 }

@@ -52,7 +52,7 @@ fn help_fits_a_screen_and_begins_with_examples() {
             [] => 50,
             ["run"] => 60,
             // Beside their own options these take those of a check, which are shown with `run`.
-            ["flake" | "reconcile" | "certify" | "rollback" | "prepare"] => 38,
+            ["flake" | "reconcile" | "certify" | "rollback" | "prepare"] => 40,
             _ => 24,
         };
         assert!(lines.len() <= most, "{command:?}: {} lines\n{text}", lines.len());

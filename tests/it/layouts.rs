@@ -18,12 +18,18 @@ git -c core.autocrlf=false add -A --force && git write-tree
 /// The id that git gives to what the check sees, asked in `folder` below the test's place.
 #[track_caller]
 pub fn seen_in(env: &Env, folder: &str, options: &[&str]) -> String {
+    let args = seeing(env, folder, options);
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    env.checkrun(&args).expect(0).out().trim().to_owned()
+}
+
+/// The arguments of checkrun that ask it.
+pub fn seeing(env: &Env, folder: &str, options: &[&str]) -> Vec<String> {
     let format = env.git(&["-C", env.path(folder).to_str().unwrap(), "rev-parse", "--show-object-format"]);
     let place = env.path(folder);
-    let mut args = vec!["-C", place.to_str().unwrap(), "--no-cache"];
-    args.extend(options);
-    args.extend(["--", "sh", "-ec", WRITE_TREE, "sh", &format]);
-    env.checkrun(&args).expect(0).out().trim().to_owned()
+    let start = ["-C", place.to_str().unwrap(), "--no-cache"];
+    let end = ["--", "sh", "-ec", WRITE_TREE, "sh", &format];
+    [&start[..], options, &end].concat().into_iter().map(str::to_owned).collect()
 }
 
 /// Runs git in `folder` below the test's place.

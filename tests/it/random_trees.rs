@@ -1,12 +1,13 @@
 //! Trees that nobody thought of: random names, modes, links and depths. What is on disk hashes back to the tree's id by the
 //! git program, however it came there.
 
-use crate::layouts::seen_in;
-use crate::support::{Env, Who};
+use crate::layouts::{seeing, seen_in};
+use crate::support::probe::in_own_mounts;
+use crate::support::{Env, USER, Who, run};
 use proptest::prelude::{Just, Strategy, any, prop, prop_oneof};
 use proptest::test_runner::{Config, TestRunner};
 use std::io::Write;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 /// What is at a path.
 #[derive(Clone, Debug)]
@@ -84,6 +85,38 @@ fn made(env: &Env, entries: &[(Vec<u8>, Leaf)]) -> String {
     env.git(&["rev-parse", "random^{tree}"])
 }
 
+/// Makes a file system whose files can share blocks, and gives what mounts it over the cache in a mount namespace of the
+/// test's own (xfs(5), reflink).
+fn sharing(env: &Env) -> String {
+    let (image, cache) = (env.path("image"), env.path("cache"));
+    let make = "truncate -s 320M \"$0\" && mkfs.xfs -q -m reflink=1 \"$0\"";
+    assert!(run(Command::new("sh").args(["-c", make]).arg(&image)).status == 0, "no mkfs.xfs: run .ci/tools");
+    let (image, cache) = (image.display(), cache.display());
+    // A machine without loop devices copies, which has to come to the same.
+    let mount = format!("mount -o loop {image} {cache} || mount -t tmpfs -o size=1G none {cache}");
+    format!("mkdir -p {cache}; {mount}; chown {USER} {cache}; chmod 700 {cache}")
+}
+
+/// On a file system that would not hold a file twice, a run that copies its tree holds it twice.
+#[test]
+fn where_trees_are_copied_large_files_share_their_blocks() {
+    let env = Env::of(Who::User);
+    let mut bytes = vec![0_u8; 150 << 20];
+    let mut state = 1_u64;
+    for byte in &mut bytes {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        *byte = state.to_be_bytes()[0];
+    }
+    env.write("large", &bytes).commit();
+    let mount = sharing(&env);
+    let script = "stat -c %s large; echo more >>large; stat -c %s large";
+    let args = ["--no-cache", "--tree", "HEAD", "--policy", "landlock", "--", "sh", "-c", script];
+    for _ in 0..2 {
+        let seen = in_own_mounts(&env, &mount, &args).expect(0);
+        assert_eq!(seen.out(), format!("{0}\n{1}\n", bytes.len(), bytes.len() + 5));
+    }
+}
+
 /// `CHECKRUN_TEST_TREES` says how many.
 #[test]
 fn what_is_on_disk_hashes_back_to_the_tree() {
@@ -91,12 +124,18 @@ fn what_is_on_disk_hashes_back_to_the_tree() {
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 40, ..Config::default() };
     // One cache for all: each tree may be laid over another that has little to do with it.
     let env = Env::of(Who::User);
+    let mount = sharing(&env);
     TestRunner::new(config)
         .run(&tree(), |entries| {
             let id = made(&env, &entries);
             for options in [&["--tree", &id][..], &["--tree", &id, "--policy", "landlock"]] {
                 assert_eq!(seen_in(&env, "repo", options), id, "{options:?}");
             }
+            // Copied again, with blocks that are shared.
+            let args = seeing(&env, "repo", &["--tree", &id, "--policy", "landlock"]);
+            let args: Vec<&str> = args.iter().map(String::as_str).collect();
+            let seen = in_own_mounts(&env, &mount, &args).expect(0);
+            assert_eq!(seen.out().trim(), id, "shared blocks");
             Ok(())
         })
         .unwrap();
