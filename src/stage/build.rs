@@ -16,8 +16,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-/// Entries that a thread takes at a time: enough to stay in one folder, few enough that none is left waiting at the end.
-const BATCH: usize = 64;
+/// The fewest and the most entries that a thread takes at a time. In a pack, an object is often told by how it differs from
+/// that of the entry before, up to fifty times over; who begins in the middle has to read all of these first.
+const BATCH: (usize, usize) = (64, 1024);
 
 const FILE: Mode = Mode::from_raw_mode(0o644);
 const EXECUTABLE: Mode = Mode::from_raw_mode(0o755);
@@ -78,15 +79,14 @@ fn write_files(
     sink: &mut dyn Sink,
 ) -> Result<Size, StageError> {
     let total = u64::try_from(files.len()).unwrap_or(u64::MAX);
-    if files.len() <= BATCH {
-        let mut size = Size::default();
-        for batch in files.chunks(BATCH) {
-            size.add(writer.files(batch)?);
-            sink.event(Event::Staging { done: size.files, total });
-        }
+    if files.len() <= BATCH.0 {
+        let size = writer.files(files)?;
+        sink.event(Event::Staging { done: size.files, total });
         return Ok(size);
     }
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(4);
+    // Several for each thread, so that none waits long for the others at the end.
+    let batch = (files.len() / (threads * 8)).clamp(BATCH.0, BATCH.1);
     let next = AtomicUsize::new(0);
     let stopped = AtomicBool::new(false);
     let writers: Vec<Writer<'_>> = (0..threads).map(|_| writer.again(snapshot.reader())).collect();
@@ -98,7 +98,7 @@ fn write_files(
                 let done = done.clone();
                 let (next, stopped) = (&next, &stopped);
                 scope.spawn(move || {
-                    let result = share(&mut writer, files, next, stopped, &done);
+                    let result = share(&mut writer, files.chunks(batch), (next, stopped), &done);
                     if result.is_err() {
                         stopped.store(true, Ordering::Relaxed);
                     }
@@ -123,15 +123,13 @@ fn write_files(
 /// One thread's part: batches until none is left.
 fn share(
     writer: &mut Writer<'_>,
-    files: &[&Entry],
-    next: &AtomicUsize,
-    stopped: &AtomicBool,
+    batches: std::slice::Chunks<'_, &Entry>,
+    (next, stopped): (&AtomicUsize, &AtomicBool),
     done: &mpsc::Sender<Size>,
 ) -> Result<(), StageError> {
     while !stopped.load(Ordering::Relaxed) {
-        let start = next.fetch_add(BATCH, Ordering::Relaxed);
-        let Some(rest) = files.get(start..).filter(|rest| !rest.is_empty()) else { break };
-        let size = writer.files(&rest[..rest.len().min(BATCH)])?;
+        let Some(batch) = batches.clone().nth(next.fetch_add(1, Ordering::Relaxed)) else { break };
+        let size = writer.files(batch)?;
         // The receiver lives until all threads are joined.
         let _ = done.send(size);
     }
