@@ -22,6 +22,17 @@ pub(super) struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
+    /// The text of a file that was read from a tree.
+    pub(super) fn of_bytes(file: &'a str, bytes: &'a [u8]) -> Result<Self, CatalogueError> {
+        let text = std::str::from_utf8(bytes).map_err(|error| CatalogueError::Document {
+            file: file.to_owned(),
+            line: bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1,
+            column: 1,
+            problem: "this is not UTF-8".to_owned(),
+        })?;
+        Ok(Self { file, text })
+    }
+
     /// Parses the text into its tables.
     pub(super) fn parse(self) -> Result<Spanned<DeTable<'a>>, CatalogueError> {
         DeTable::parse(self.text).map_err(|error| {

@@ -45,13 +45,7 @@ pub struct QuarantineEntry {
 /// # Errors
 /// The text does not parse, has a key or value that it may not have, or an entry lacks what every entry needs.
 pub fn quarantine(bytes: &[u8]) -> Result<Vec<QuarantineEntry>, CatalogueError> {
-    let text = std::str::from_utf8(bytes).map_err(|error| CatalogueError::Document {
-        file: QUARANTINE_FILE.to_owned(),
-        line: bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1,
-        column: 1,
-        problem: "this is not UTF-8".to_owned(),
-    })?;
-    let source = Source { file: QUARANTINE_FILE, text };
+    let source = Source::of_bytes(QUARANTINE_FILE, bytes)?;
     let table = source.parse()?;
     let root = Section::root(source, &table, &["format", "quarantine"])?;
     let mut entries: Vec<QuarantineEntry> = Vec::new();

@@ -33,13 +33,7 @@ impl RepositorySettings {
     /// # Errors
     /// The text does not parse, or has a key or value that a repository may not set.
     pub fn parse(bytes: &[u8]) -> Result<Self, CatalogueError> {
-        let text = std::str::from_utf8(bytes).map_err(|error| CatalogueError::Document {
-            file: SETTINGS_FILE.to_owned(),
-            line: bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1,
-            column: 1,
-            problem: "this is not UTF-8".to_owned(),
-        })?;
-        let source = Source { file: SETTINGS_FILE, text };
+        let source = Source::of_bytes(SETTINGS_FILE, bytes)?;
         let table = source.parse()?;
         let root = Section::root(source, &table, &["format", "policy", "network", "limits", "clock"])?;
         let limits = match root.section("limits", &["timeout", "memory", "pids", "cpus", "disk", "output"])? {

@@ -3,12 +3,12 @@
 
 use crate::cli::CheckRequest;
 use crate::commands::run::{answer, wish};
-use crate::commands::session::from;
+use crate::commands::session::output_place;
 use crate::commands::{Failure, Session, records};
 use crate::model::event::{Event, Sink};
 use crate::model::evidence::Evidence;
 use crate::pipeline::{self, Caching, InputGroups};
-use crate::report::{check_writable, write_atomically};
+use crate::report::write_atomically;
 use crate::store::Store;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -55,10 +55,7 @@ pub(super) fn inputs(
 ) -> Result<u8, Failure> {
     let mut wish = wish(request, &session.start)?;
     wish.inputs = true;
-    let trace = trace.map(|path| from(&session.start, path));
-    if let Some(path) = &trace {
-        check_writable(path)?;
-    }
+    let trace = output_place(&session.start, trace)?;
     let mut silent = Silent;
     let sink: &mut dyn Sink = if trace.is_some() { &mut session.reporter } else { &mut silent };
     let (prepared, answered) = pipeline::check(&wish, Caching::Use, &session.around, None, sink)?;

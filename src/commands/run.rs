@@ -2,12 +2,12 @@
 #![forbid(unsafe_code)]
 
 use crate::cli::{CacheMode, CheckRequest, RunRequest, TreeChoice};
-use crate::commands::session::{callers_value, from};
+use crate::commands::session::{callers_value, from, output_place};
 use crate::commands::{Failure, Session};
 use crate::model::check::Guard;
 use crate::model::evidence::CacheUse;
 use crate::pipeline::{self, Answered, Caching, DEFAULT_POLICY, Prepared, Wish};
-use crate::report::{self, Answer, Circumstances, check_writable, write_atomically};
+use crate::report::{self, Answer, Circumstances, write_atomically};
 use crate::tree::Source;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -23,12 +23,8 @@ pub(super) fn run(request: RunRequest, session: &mut Session) -> Result<u8, Fail
         CacheMode::Only => Caching::Only,
     };
     let wish = wish(request.check, &session.start)?;
-    let [result, junit] =
-        [request.output.result, request.output.junit].map(|path| path.map(|path| from(&session.start, path)));
-    for path in [&result, &junit].into_iter().flatten() {
-        // Said at once, and not after an hour's work.
-        check_writable(path)?;
-    }
+    let result = output_place(&session.start, request.output.result)?;
+    let junit = output_place(&session.start, request.output.junit)?;
     let log = request.output.log.map(|path| from(&session.start, path));
     let (prepared, answered) = pipeline::check(&wish, caching, &session.around, log, &mut session.reporter)?;
     let answer = answer(&prepared, &answered);

@@ -6,14 +6,14 @@ use crate::cli::{Invocation, Request};
 use crate::commands::{Failure, UNDECIDED};
 use crate::model::event::Format;
 use crate::pipeline::Surroundings;
-use crate::report::{self, Loudness, Reporter, Streams, Wishes};
+use crate::report::{self, Loudness, Reporter, Streams, Wishes, check_writable};
 use crate::store::StorePaths;
 use crate::toolchain::{Lookup, TOOL_VARIABLES};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// The folder of temporary files.
 const TEMPORARY_DIR: &str = "TMPDIR";
@@ -146,6 +146,21 @@ fn columns(stream: impl AsFd) -> Option<u16> {
 /// A path as given, from where the call is about.
 pub(super) fn from(start: &Path, given: PathBuf) -> PathBuf {
     start.join(given)
+}
+
+/// Where an output goes that is wanted at `given`. That it cannot is said before the work, and not after it.
+pub(super) fn output_place(start: &Path, given: Option<PathBuf>) -> Result<Option<PathBuf>, Failure> {
+    let place = given.map(|given| from(start, given));
+    if let Some(place) = &place {
+        check_writable(place)?;
+    }
+    Ok(place)
+}
+
+/// Real time, in seconds since 1970.
+pub(super) fn now_secs() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// The value that a variable has for the caller.

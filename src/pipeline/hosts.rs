@@ -6,14 +6,12 @@ use crate::model::digest::Digest;
 use crate::model::runner::Bind;
 use crate::pipeline::contents::{Contents, Look, Looks};
 use crate::pipeline::inputs::{Fact, below_tree, normal};
+use crate::pipeline::links::Way;
 use crate::sandbox::observer::{DEEP, LISTING};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-
-/// Links that are followed on one way, as the kernel does (path_resolution(7)).
-const LINKS_MAX: usize = 40;
 
 /// An instant: seconds and nanoseconds since 1970.
 pub(super) type Instant = (i64, i64);
@@ -51,28 +49,16 @@ impl<'a> Hosts<'a> {
 
     /// Notes what a path, taken apart, stands for on the host, and each link on the way there.
     pub(super) fn note(&mut self, parts: &[&[u8]], kind: u8, facts: &mut BTreeSet<Fact>) {
-        let mut left: Vec<Vec<u8>> = parts.iter().rev().map(|part| part.to_vec()).collect();
-        let mut at: Vec<Vec<u8>> = Vec::new();
-        let mut links = 0;
-        while let Some(part) = left.pop() {
-            if part == b".." {
-                at.pop();
-                continue;
-            }
-            at.push(part);
-            let Some(host) = self.on_host(&at) else { continue };
+        let mut way = Way::new(parts);
+        while way.step() {
+            let Some(host) = self.on_host(&way.at) else { continue };
             let Some(target) = self.link(&host) else { continue };
             facts.insert(Fact::HostLink(bytes(&host), target.clone()));
-            links += 1;
-            if links > LINKS_MAX {
+            if !way.follow(&normal(&target), target.first() == Some(&b'/')) {
                 return;
             }
-            at.pop();
-            if target.first() == Some(&b'/') {
-                at.clear();
-            }
-            left.extend(normal(&target).into_iter().rev().map(<[u8]>::to_vec));
         }
+        let at = way.at;
         let end: Vec<&[u8]> = at.iter().map(Vec::as_slice).collect();
         if below_tree(&end).is_none()
             && let Some(host) = self.on_host(&at)

@@ -8,14 +8,12 @@
 use crate::model::digest::ObjectId;
 use crate::pipeline::contents::{Contents, Looks};
 use crate::pipeline::hosts::{self, Hosts, Same, host_path};
+use crate::pipeline::links::Way;
 use crate::sandbox::observer::{DEEP, EXISTS, LISTING};
 use crate::sandbox::plan::TREE_PLACE;
 use crate::tree::{EntryKind, Snapshot, Spot, TreeError, Walker};
 use std::collections::{BTreeSet, HashSet};
 use std::os::unix::ffi::OsStrExt;
-
-/// Links that are followed on one way, as the kernel does (path_resolution(7)).
-const LINKS_MAX: usize = 40;
 
 /// Version of a set's layout and meaning. In 1, links of the host were not facts of their own, and ways through
 /// `/proc/self` by a link were taken for ways to nothing.
@@ -133,37 +131,27 @@ fn tree_facts(
     kind: u8,
     facts: &mut BTreeSet<Fact>,
 ) -> Result<(), TreeError> {
-    let mut left: Vec<Vec<u8>> = parts.into_iter().rev().map(<[u8]>::to_vec).collect();
-    let mut at: Vec<Vec<u8>> = Vec::new();
-    let mut links = 0;
-    while let Some(part) = left.pop() {
-        if part == b".." {
-            at.pop();
-            continue;
-        }
-        at.push(part);
-        let path = at.join(&b'/');
+    let mut way = Way::new(&parts);
+    while way.step() {
+        let path = way.at.join(&b'/');
         if let Spot::Entry(EntryKind::Symlink, id) = walker.at(&path)? {
             facts.insert(Fact::Entry(path, described(EntryKind::Symlink, &id)));
-            links += 1;
             let target = walker.link_target(&id)?;
-            at.pop();
             let mut parts = normal(&target);
-            if target.first() == Some(&b'/') {
+            let is_absolute = target.first() == Some(&b'/');
+            if is_absolute {
                 match below_tree(&parts) {
                     Some(inside) => parts = inside,
                     // Out of the tree; what is there was noted by its real path.
                     None => return Ok(()),
                 }
-                at.clear();
             }
-            if links > LINKS_MAX {
+            if !way.follow(&parts, is_absolute) {
                 return Ok(());
             }
-            left.extend(parts.into_iter().rev().map(<[u8]>::to_vec));
         }
     }
-    end_fact(walker, at.join(&b'/'), kind, facts)
+    end_fact(walker, way.at.join(&b'/'), kind, facts)
 }
 
 fn end_fact(

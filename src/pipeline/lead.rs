@@ -34,14 +34,14 @@ pub(super) fn wait_for_lead(
     let began = Instant::now();
     loop {
         match attempt {
+            // A new run is asked for, whatever is on record.
+            Attempt::Leader(leader) if caching != Caching::Use => return Ok(Lead::Ours(leader)),
             Attempt::Leader(leader) => {
                 // Whoever led before is done or dead, be it that they came and went since our look-up, without our ever
                 // finding the lock taken. A record that was not there before is theirs.
                 let found = look_up(prepared, around, before, sink)?;
                 return Ok(match found.latest {
-                    Some(stored)
-                        if stored.id > newest && !found.tally.is_flaky() && caching == Caching::Use =>
-                    {
+                    Some(stored) if stored.id > newest && !found.tally.is_flaky() => {
                         Lead::Joined(Box::new(stored), found.tally)
                     }
                     _ => Lead::Ours(leader),

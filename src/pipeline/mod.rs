@@ -13,6 +13,7 @@ mod hosts;
 mod inputs;
 mod lead;
 mod leftovers;
+mod links;
 mod packages;
 mod prepare;
 mod recording;

@@ -36,9 +36,7 @@ pub(super) fn nearest(snapshot: &Snapshot, options: &LayerOptions) -> Result<Opt
         let quarter = usize::try_from(layer.bottom_files / 4).unwrap_or(usize::MAX);
         let limit = best.as_ref().map_or(quarter, |best| best.changes.count().saturating_sub(1).min(quarter));
         let changes = match snapshot.changes_since(&tree, limit)? {
-            None => Place::new(&tree, options)
-                .manifest()
-                .and_then(|manifest| snapshot.changes_since_manifest(&manifest, limit)),
+            None => snapshot.changes_since_manifest(|| Place::new(&tree, options).manifest(), limit),
             some => some,
         };
         let Some(changes) = changes else { continue };

@@ -4,7 +4,7 @@
 //! A builder works in `.new-PID-N` beside the layers and holds a lock (flock(2)) on that folder, which ends with the
 //! process; a folder of that name without a lock is the remains of a dead builder. A finished folder is renamed to its
 //! final name and a file beside it, `NAME.meta`, says under which boot it was made, which layer it lies over and what
-//! stamp each of its folders has (`stamp`). A layer counts only with that file, and only while the one below it counts. Both steps are taken under a lock on the
+//! stamp each of its folders has (`stamp`); for a tree that no repository has, `NAME.list` says what is in it. A layer counts only with that file, and only while the one below it counts. Both steps are taken under a lock on the
 //! folder of all layers, and so is the removal of layers.
 #![forbid(unsafe_code)]
 

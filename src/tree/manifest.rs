@@ -31,18 +31,23 @@ impl Snapshot {
     }
 
     /// What makes this tree out of the one that `manifest` lists; `None` if that takes more than `limit` changes, if the
-    /// list is not whole, or if this tree is one of a repository's. Costs a look at every entry of both, which for a tree
+    /// list is not there or not whole, or if this tree is one of a repository's, for which the list is not read. Costs a look at every entry of both, which for a tree
     /// that was made here is little beside making it.
     #[must_use]
-    pub fn changes_since_manifest(&self, manifest: &[u8], limit: usize) -> Option<Changes> {
+    pub fn changes_since_manifest(
+        &self,
+        manifest: impl FnOnce() -> Option<Vec<u8>>,
+        limit: usize,
+    ) -> Option<Changes> {
         let Content::Listing(entries) = &self.content else { return None };
+        let manifest = manifest()?;
         let at: HashMap<&[u8], usize> =
             entries.iter().enumerate().map(|(index, entry)| (entry.path.as_slice(), index)).collect();
         let mut unchanged = vec![false; entries.len()];
         let mut changes = Changes::default();
         // What is below it goes, or gives way, with it.
         let mut covered: Option<&[u8]> = None;
-        for old in records(manifest)? {
+        for old in records(&manifest)? {
             let old = old?;
             if covered.is_some_and(|above| super::changes::is_below(above, old.path)) {
                 continue;
@@ -118,7 +123,7 @@ mod tests {
         symlink("a", folder.join("link")).unwrap();
         let before = taken(&folder);
         let list = before.manifest().unwrap();
-        assert_eq!(before.changes_since_manifest(&list, 0).unwrap().count(), 0);
+        assert_eq!(before.changes_since_manifest(|| Some(list.clone()), 0).unwrap().count(), 0);
         write("a/b/c", "edited");
         write("a/new", "new");
         std::fs::remove_dir_all(folder.join("gone")).unwrap();
@@ -128,7 +133,7 @@ mod tests {
         write("turned/into", "a folder");
         std::fs::set_permissions(folder.join("a-file"), std::fs::Permissions::from_mode(0o755)).unwrap();
         let after = taken(&folder);
-        let changes = after.changes_since_manifest(&list, 100).unwrap();
+        let changes = after.changes_since_manifest(|| Some(list.clone()), 100).unwrap();
         let told = |path: &[u8]| String::from_utf8(path.to_vec()).unwrap();
         let entries: Vec<_> = changes.entries.iter().map(|entry| (told(&entry.path), entry.kind)).collect();
         let expected = [
@@ -143,14 +148,14 @@ mod tests {
         ];
         assert_eq!(entries, expected.map(|(path, kind)| (path.to_owned(), kind)));
         assert_eq!(changes.gone.iter().map(|path| told(path)).collect::<Vec<_>>(), ["gone"]);
-        assert!(after.changes_since_manifest(&list, 8).is_none());
-        assert!(after.changes_since_manifest(&list, 9).is_some());
+        assert!(after.changes_since_manifest(|| Some(list.clone()), 8).is_none());
+        assert!(after.changes_since_manifest(|| Some(list.clone()), 9).is_some());
         // A list that is not as it was made is none.
         for at in [0, 20, list.len() / 2, list.len() - 2] {
             let mut broken = list.clone();
             broken[at] ^= 1;
-            assert!(after.changes_since_manifest(&broken, 100).is_none(), "{at}");
-            assert!(after.changes_since_manifest(&list[..at], 100).is_none(), "{at}");
+            assert!(after.changes_since_manifest(|| Some(broken), 100).is_none(), "{at}");
+            assert!(after.changes_since_manifest(|| Some(list[..at].to_vec()), 100).is_none(), "{at}");
         }
     }
 }

@@ -15,21 +15,20 @@ pub(super) use known::flakes;
 
 use crate::cli::{FlakeRequest, Goal};
 use crate::commands::run::wish;
-use crate::commands::session::from;
+use crate::commands::session::{now_secs, output_place};
 use crate::commands::{Failure, Session};
 use crate::key;
 use crate::model::evidence::{Evidence, Tally};
 use crate::model::units::show_instant;
 use crate::pipeline::{self, Prepared, Wish};
-use crate::report::{check_writable, percent, seconds, write_atomically};
+use crate::report::{percent, seconds, write_atomically};
 use crate::stats;
 use crate::store::{Record, Store, TestCount};
 use crate::tree::Source;
 use course::{Course, Rule, Seen, Stopped};
 use quarantine::Quarantine;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use told::Report;
 
 /// How sure the lower bound on the old rate is where it is asked whether something was fixed.
@@ -47,9 +46,9 @@ pub(super) fn flake(request: FlakeRequest, session: &mut Session) -> Result<u8, 
         return explain::explain(&request, session);
     }
     let began = Instant::now();
-    let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let html = page_at(request.html.as_ref(), session)?;
-    let junit = page_at(request.junit.as_ref(), session)?;
+    let at = now();
+    let html = output_place(&session.start, request.html.clone())?;
+    let junit = output_place(&session.start, request.junit.clone())?;
     let wish = wish(request.check.clone(), &session.start)?;
     let mut prepared = pipeline::prepare(&wish, &session.around)?;
     let found = pipeline::on_record(&prepared, &session.around)?;
@@ -86,7 +85,6 @@ pub(super) fn flake(request: FlakeRequest, session: &mut Session) -> Result<u8, 
         write_atomically(&path, page::html(&report, &seen.wrong).as_bytes())?;
     }
     if let Some(path) = junit {
-        let at = show_instant(i64::try_from(at.as_secs()).unwrap_or(0));
         write_atomically(&path, page::junit(&report, &at).as_bytes())?;
     }
     Ok(match seen.stopped {
@@ -135,17 +133,7 @@ fn remember_cause(cause: &str, tests: &[(String, &'static str)], prepared: &Prep
 
 /// Real time, as records have it.
 fn now() -> String {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    show_instant(i64::try_from(now.as_secs()).unwrap_or(0))
-}
-
-/// Where a report goes. That it cannot is said before the first run, and not after the last.
-fn page_at(path: Option<&PathBuf>, session: &Session) -> Result<Option<PathBuf>, Failure> {
-    let path = path.map(|path| from(&session.start, path.clone()));
-    if let Some(path) = &path {
-        check_writable(path)?;
-    }
-    Ok(path)
+    show_instant(now_secs())
 }
 
 /// Runs at one time: as asked, else one for each processor, and no more than there will be runs.

@@ -31,10 +31,7 @@ pub(super) fn html(report: &Report<'_>, wrong: &[u64]) -> String {
         (test.id.as_str(), test.passed + wrong, wrong)
     });
     for (label, n, k) in all.into_iter().chain(each) {
-        let (low, high) = stats::interval(n, k, confidence);
-        let rate = if n == 0 { 0.0 } else { stats::real(k) / stats::real(n) };
-        let text = format!("{k} of {n}, {} to {}", percent_down(low), percent_up(high));
-        bars.push(Bar { label, rate, between: (low, high), text });
+        bars.push(bar(label, (n, k), confidence, &format!("{k} of {n}")));
     }
     page.bars(&bars);
     let shown = report.n.min(SHOWN);
@@ -66,6 +63,14 @@ pub(super) fn html(report: &Report<'_>, wrong: &[u64]) -> String {
     }
     page.facts(&facts);
     page.finish()
+}
+
+/// The rate of `k` failures in `n` runs, where it may be, and `seen` as the words for it.
+pub(super) fn bar<'a>(label: &'a str, (n, k): (u64, u64), confidence: f64, seen: &str) -> Bar<'a> {
+    let (low, high) = stats::interval(n, k, confidence);
+    let rate = if n == 0 { 0.0 } else { stats::real(k) / stats::real(n) };
+    let text = format!("{seen}, {} to {}", percent_down(low), percent_up(high));
+    Bar { label, rate, between: (low, high), text }
 }
 
 /// The report for collectors: the check, and each test that did not pass every time.

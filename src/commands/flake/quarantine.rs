@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::catalogue::{self, QUARANTINE_FILE, QuarantineEntry, Quarantined};
+use crate::commands::session::now_secs;
 use crate::commands::{Failure, Session};
 use crate::model::case::{Case, Fate};
 use crate::model::evidence::Evidence;
@@ -12,7 +13,6 @@ use crate::report::shell_words;
 use crate::tree::{self, Source};
 use serde::Serialize;
 use std::collections::BTreeSet;
-use std::time::SystemTime;
 
 /// Most that the file may hold, in bytes.
 const FILE_MAX: u64 = 1 << 20;
@@ -62,12 +62,7 @@ impl Quarantine {
         let bytes = snapshot.read_file(QUARANTINE_FILE.as_bytes(), FILE_MAX).map_err(PipelineError::from)?;
         let Some(bytes) = bytes else { return Ok(Self::default()) };
         let entries = catalogue::quarantine(&bytes).map_err(PipelineError::from)?;
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Ok(Self::new(
-            &entries,
-            i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
-            &prepared.action.command.argv,
-        ))
+        Ok(Self::new(&entries, now_secs(), &prepared.action.command.argv))
     }
 
     fn new(entries: &[QuarantineEntry], now: i64, argv: &[Vec<u8>]) -> Self {

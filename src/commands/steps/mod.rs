@@ -18,6 +18,7 @@ pub(super) use skeleton::{Skeleton, skeleton};
 pub(super) use told::{CheckRow, Found, PathRow, Report, check_rows, path_rows, shown_failure};
 
 use crate::cli::{self, Split, StepRequest};
+use crate::commands::session::now_secs;
 use crate::commands::{Failure, run};
 use crate::ledger::{Ran, Step};
 use crate::model::event::{Event, Sink};
@@ -168,8 +169,7 @@ impl<'a> Bench<'a> {
         }
         let snapshot = whole.without(cut)?;
         let boundaries = Boundaries::new(start, cut);
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        let began = show_instant(i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
+        let began = show_instant(now_secs());
         Ok(Self {
             snapshot,
             boundaries,

@@ -12,8 +12,9 @@ mod suite;
 mod told;
 
 use crate::cli::{CheckRequest, FlakeRequest, TreeChoice};
-use crate::commands::flake::{jobs, page_at, remember_cause};
+use crate::commands::flake::{jobs, remember_cause};
 use crate::commands::run::wish;
+use crate::commands::session::output_place;
 use crate::commands::{Failure, Session};
 use crate::model::evidence::Tally;
 use crate::model::policy::Clock;
@@ -74,7 +75,7 @@ pub(super) struct Tried {
 /// Finds out.
 pub(super) fn explain(request: &FlakeRequest, session: &mut Session) -> Result<u8, Failure> {
     let began = Instant::now();
-    let html = page_at(request.html.as_ref(), session)?;
+    let html = output_place(&session.start, request.html.clone())?;
     let wish = wish(request.check.clone(), &session.start)?;
     let mut base = pipeline::prepare(&wish, &session.around)?;
     base.close_store();

@@ -2,9 +2,8 @@
 #![forbid(unsafe_code)]
 
 use crate::commands::flake::explain::told::Report;
-use crate::commands::flake::told::{percent_down, percent_up};
-use crate::report::{Bar, Cell, Page, percent, seconds};
-use crate::stats;
+use crate::commands::flake::page::bar;
+use crate::report::{Cell, Page, percent, seconds};
 
 /// How sure the stretch is in which a rate may be.
 const CONFIDENCE: f64 = 0.95;
@@ -18,10 +17,7 @@ pub(super) fn html(report: &Report) -> String {
         "From never on the left to always on the right: seen, and where the rate may be.",
     );
     let (n, k) = (report.base.passed + report.base.failed, report.base.failed);
-    let (low, high) = stats::interval(n, k, CONFIDENCE);
-    let rate = if n == 0 { 0.0 } else { stats::real(k) / stats::real(n) };
-    let text = format!("{k} of {n} failed, {} to {}", percent_down(low), percent_up(high));
-    page.bars(&[Bar { label: "the check", rate, between: (low, high), text }]);
+    page.bars(&[bar("the check", (n, k), CONFIDENCE, &format!("{k} of {n} failed"))]);
     page.section(
         "What was turned",
         "Failures of all runs, for each value of each input; the darker, the more. A border marks what is no chance.",
