@@ -10,7 +10,10 @@ use crate::cli::CertifyRequest;
 use crate::commands::git::{Author, Git};
 use crate::commands::reconcile::own_files;
 use crate::commands::session::from;
-use crate::commands::steps::{Bench, CheckRow, Checked, Finding, Status, check_rows, shown_failure};
+use crate::commands::steps::{
+    Attempt, Bench, CheckRow, Checked, Finding, Idle, Past, Status, alike, check_rows, not_converging,
+    shown_failure,
+};
 use crate::commands::{Failure, Session, UNDECIDED};
 use crate::ledger::{About, Held, Ran, Step, Update};
 use crate::trailers::{self, Claim, ClaimedCheck};
@@ -31,6 +34,8 @@ struct Certified<'a> {
     title: &'a str,
     finding: &'static str,
     reason: Option<&'a str>,
+    /// The last failures, where they are too much alike.
+    not_converging: Option<Vec<Past>>,
     /// The tree that was checked, without the ledger.
     tree: String,
     checks: Vec<CheckRow<'a>>,
@@ -58,16 +63,20 @@ pub(super) fn certify(request: CertifyRequest, session: &mut Session) -> Result<
     let run = request.run.clone().or_else(|| held.document.ledger.run.clone());
     let mut notes = waits_for(&step, &held);
     let mut bench = Bench::new(&request.steps, &cut, &session.start, &session.around)?;
-    let finding = bench.check(&step, plan_version.as_deref(), &mut session.reporter)?;
+    let mut finding = bench.check(&step, plan_version.as_deref(), &mut session.reporter)?;
     let snapshot = bench.snapshot.clone();
+    Idle::new(&snapshot).judge(&step, &mut finding, &mut bench.boundaries)?;
     let ledger_is_part = bench.cut_away.first().filter(|path| cut.first() == Some(path)).cloned();
     drop(bench);
     notes.extend(finding.notes.iter().filter(|note| !note.contains("evidence is void")).cloned());
 
     let tree = snapshot.identity().tree.hex();
-    let update = update(&held, &step, &finding, &tree, request.hypothesis.as_deref());
+    let hypothesis = request.hypothesis.as_deref();
+    let update = update(&held, &step, &finding, &tree, hypothesis);
     let text = held.document.with(update.as_slice());
-    held.replace(&text)?;
+    if !finding.is_idle {
+        held.replace(&text)?;
+    }
     let committed = if request.commit && finding.status == Status::Certified {
         let whole = match &ledger_is_part {
             Some(place) => snapshot.plus(place, kind_of(&path), text.as_bytes())?,
@@ -87,6 +96,12 @@ pub(super) fn certify(request: CertifyRequest, session: &mut Session) -> Result<
             title: &step.title,
             finding: finding.status.name(),
             reason: finding.reason.as_deref(),
+            not_converging: not_converging(
+                &step,
+                &finding,
+                Some(Attempt { step: &step.id, hypothesis }),
+                &tree,
+            ),
             tree,
             checks: check_rows(&finding),
             commit,
@@ -202,6 +217,9 @@ fn tell(certified: &Certified<'_>, finding: &Finding, session: &mut Session) {
     text.push_str(&format!(", tree {}\n", certified.tree.get(..12).unwrap_or(&certified.tree)));
     if finding.status != Status::Certified {
         text.push_str(&shown_failure(finding));
+    }
+    if let Some(past) = &certified.not_converging {
+        alike(past, &mut text);
     }
     for note in &certified.notes {
         text.push_str(&format!("note: {note}\n"));

@@ -6,8 +6,8 @@ use crate::cli::{ReconcileRequest, StepGuard};
 use crate::commands::certify::refuse_half_done;
 use crate::commands::session::from;
 use crate::commands::steps::{
-    Bench, Finding, Found, Leftovers, Report, Skeleton, Status, is_working_tree, left_behind, run_ahead,
-    skeleton,
+    Attempt, Bench, Finding, Found, Idle, Leftovers, Report, Skeleton, Status, is_working_tree, left_behind,
+    run_ahead, skeleton,
 };
 use crate::commands::{Failure, Session, UNDECIDED};
 use crate::ledger::{self, About, Document, Held, Ledger, Shape, Step, Update, new_name};
@@ -70,6 +70,11 @@ pub(super) fn reconcile(request: ReconcileRequest, session: &mut Session) -> Res
     let identity = bench.snapshot.identity().clone();
     drop(bench);
     let file = request.ledger.as_ref().map(|path| path.display().to_string());
+    let attempt = attempt(&findings, leftovers.as_ref(), request.hypothesis.as_deref());
+    let is_idle = findings.iter().any(|(_, finding)| finding.is_idle);
+    if is_idle && request.write {
+        notes.push("nothing is written while the ledger has a step whose touches match nothing".to_owned());
+    }
     let report = Report::new(Found {
         ledger,
         file: file.as_deref(),
@@ -81,6 +86,7 @@ pub(super) fn reconcile(request: ReconcileRequest, session: &mut Session) -> Res
             Some(StepGuard::Touches) => "touches",
         },
         leftovers: leftovers.as_ref(),
+        attempt,
         secs: began.elapsed().as_secs_f64(),
         notes: &notes,
     });
@@ -91,9 +97,12 @@ pub(super) fn reconcile(request: ReconcileRequest, session: &mut Session) -> Res
         session.reporter.data(text.as_bytes());
     }
     let status = status(&findings);
-    if let Plan::Held(held) = &plan {
-        let updates =
-            updates(held, &findings, leftovers.as_ref(), &identity.tree.hex(), request.hypothesis.as_deref());
+    if let Plan::Held(held) = &plan
+        && !is_idle
+    {
+        // A tree in which a later step has begun is no state to go back to.
+        let is_boundary = leftovers.as_ref().is_none_or(|left| left.own.is_empty());
+        let updates = updates(held, &findings, is_boundary, &identity.tree.hex(), attempt);
         let text = held.document.with(&updates);
         write(plan, &text)?;
     }
@@ -197,12 +206,14 @@ fn findings<'l>(
     let mut certified: BTreeSet<&str> = BTreeSet::new();
     let mut blocked: BTreeMap<&str, &str> = BTreeMap::new();
     let mut stopped = false;
+    let snapshot = bench.snapshot.clone();
+    let mut idle = Idle::new(&snapshot);
     for step in &ledger.steps {
         // What a step waits for is either not certified itself or not looked at because of that.
         let waits_for = step.depends_on.iter().find(|need| {
             !certified.contains(need.as_str()) && (!stopped || all || blocked.contains_key(need.as_str()))
         });
-        let finding = if let Some(need) = waits_for {
+        let mut finding = if let Some(need) = waits_for {
             blocked.insert(&step.id, need);
             Finding::without_check(Status::Blocked, Some(format!("`{need}` is not certified")))
         } else if stopped && !all {
@@ -212,6 +223,7 @@ fn findings<'l>(
         } else {
             bench.check(step, ledger.plan_version.as_deref(), sink)?
         };
+        idle.judge(step, &mut finding, &mut bench.boundaries)?;
         match finding.status {
             Status::Certified => drop(certified.insert(&step.id)),
             Status::Uncertified | Status::Flaky | Status::Undecided => {
@@ -254,13 +266,26 @@ fn status(findings: &[(&Step, Finding)]) -> u8 {
     }
 }
 
+/// The step whose failure counts as an attempt: the first that does not hold, if there is work on it. A step that nobody
+/// has begun has not failed.
+fn attempt<'a>(
+    findings: &[(&'a Step, Finding)],
+    leftovers: Option<&Leftovers>,
+    hypothesis: Option<&'a str>,
+) -> Option<Attempt<'a>> {
+    let is_open = |status: Status| !matches!(status, Status::Certified | Status::Blocked);
+    let (step, finding) = findings.iter().find(|(_, finding)| is_open(finding.status))?;
+    let begun = leftovers.is_some_and(|left| !left.own.is_empty()) || hypothesis.is_some();
+    (finding.status == Status::Uncertified && begun).then_some(Attempt { step: &step.id, hypothesis })
+}
+
 /// What is written back.
 fn updates(
     held: &Held,
     findings: &[(&Step, Finding)],
-    leftovers: Option<&Leftovers>,
+    is_boundary: bool,
     tree: &str,
-    hypothesis: Option<&str>,
+    attempt: Option<Attempt<'_>>,
 ) -> Vec<Update> {
     let ledger = &held.document.ledger;
     let about = About {
@@ -270,24 +295,19 @@ fn updates(
         counts: false,
         renew: false,
     };
-    // A tree in which a later step has begun is no state to go back to.
-    let is_boundary = leftovers.is_none_or(|left| left.own.is_empty());
     let mut updates = Vec::new();
-    let mut is_first = true;
     for (step, finding) in findings {
         let ran: Vec<_> = finding.checks.iter().map(super::steps::Checked::ran).collect();
         match (finding.status, ran.last()) {
             (Status::Certified, _) => updates.push(Update::passed(step, &about, &ran, is_boundary)),
             (Status::Uncertified, Some(last)) => {
-                // Only work that lies there is an attempt; a step that nobody has begun has not failed.
-                let begun = is_first && (!is_boundary || hypothesis.is_some());
-                let hypothesis = hypothesis.filter(|_| is_first);
-                updates.push(Update::failed(step, &About { counts: begun, ..about }, last, hypothesis));
-                is_first = false;
+                let attempt = attempt.filter(|attempt| attempt.step == step.id);
+                let about = About { counts: attempt.is_some(), ..about };
+                let hypothesis = attempt.and_then(|attempt| attempt.hypothesis);
+                updates.push(Update::failed(step, &about, last, hypothesis));
             }
             (Status::Uncertified | Status::Blocked | Status::Flaky | Status::Undecided, _) => {
                 updates.extend(Update::withdrawn(step, ledger.shape, finding.status.name()));
-                is_first &= finding.status == Status::Blocked;
             }
             (Status::NotReached, _) => {}
         }

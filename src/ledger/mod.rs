@@ -18,7 +18,7 @@ pub use error::LedgerError;
 pub use file::{Held, new_name};
 pub use signature::{converges_not, signature};
 pub use touches::{Pattern, any_covers};
-pub use update::{About, Ran, Update};
+pub use update::{About, Ran, Update, failures_with};
 
 use crate::model::digest::Digest;
 use std::collections::BTreeMap;

@@ -53,6 +53,14 @@ impl Pattern {
         &self.text
     }
 
+    /// The folder or file that all that it covers is or is in: its leading parts that stand for themselves. Empty for the
+    /// root of the tree.
+    #[must_use]
+    pub fn fixed_start(&self) -> Vec<u8> {
+        let is_fixed = |part: &&Vec<u8>| !part.iter().any(|byte| b"*?[\\".contains(byte));
+        self.parts.iter().take_while(is_fixed).map(Vec::as_slice).collect::<Vec<_>>().join(&b'/')
+    }
+
     /// Whether it covers a path of a tree.
     #[must_use]
     pub fn covers(&self, path: &[u8]) -> bool {
@@ -158,6 +166,15 @@ pub fn any_covers(patterns: &[Pattern], path: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_that_a_pattern_covers_is_below_its_fixed_start() {
+        for (pattern, start) in
+            [("a/b.go", "a/b.go"), ("a/b/**/*.go", "a/b"), ("*.go", ""), (".", ""), ("a\\*/b", "")]
+        {
+            assert_eq!(Pattern::parse(pattern).unwrap().fixed_start(), start.as_bytes(), "{pattern}");
+        }
+    }
 
     #[test]
     fn patterns_cover_what_they_say() {

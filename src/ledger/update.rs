@@ -60,9 +60,7 @@ impl Update {
     #[must_use]
     pub fn failed(step: &Step, of: &About<'_>, ran: &Ran, hypothesis: Option<&str>) -> Self {
         let mut fields = vec![("status", json!(not_done(step, of.shape)))];
-        let is_known = step.last_failure.as_ref().is_some_and(|last| {
-            last.cmd == ran.cmd && last.tree.as_deref().is_some_and(|before| names_tree(before, of.tree))
-        });
+        let is_known = is_known(step, of.tree, ran);
         if of.counts && !is_known {
             fields.push(("attempts", json!(step.attempts.saturating_add(1))));
         }
@@ -78,8 +76,9 @@ impl Update {
                 last["hypothesis"] = json!(text);
             }
             fields.push(("last_failure", last));
-            let new = PastFailure { signature: signature(&ran.cmd, ran.exit, &ran.tail), hypothesis };
-            fields.push(("failures", failures(step, new, is_known)));
+            let from = |all: &[PastFailure]| all.len().saturating_sub(KEPT_FAILURES);
+            let all = failures_with(step, of.tree, ran, hypothesis);
+            fields.push(("failures", all[from(&all)..].iter().map(shown).collect()));
         }
         Self { place: step.place, fields }
     }
@@ -127,18 +126,29 @@ fn not_done(step: &Step, shape: Shape) -> String {
     }
 }
 
-/// Evidence as it is written: when, on which tree, and for which definition of the step under which version of the plan.
-/// The commands are the step's own `check`, and how each of them ended, how long it took and what it said is on record
-/// under that tree, so that is not written here: a ledger is read whole at each start, and most of it is steps that hold.
+/// Evidence as it is written: when, each command and how it ended, on which tree, and for which definition of the step
+/// under which version of the plan. What the commands printed is on record under that tree and not written here: a
+/// ledger is read whole at each start, and most of it is steps that hold.
 fn evidence(step: &Step, of: &About<'_>, ran: &[Ran], is_boundary: bool) -> Value {
     let at = ran.iter().map(|ran| ran.at.as_str()).max().unwrap_or_default();
     let version = of.plan_version.map_or_else(String::new, |version| format!("/{version}"));
     let made_for = format!("{}{version}", step.definition());
-    let mut evidence = json!({"at": at, "tree": short(of.tree), "definition": made_for});
+    let commands: Vec<Value> = ran.iter().map(command).collect();
+    let mut evidence =
+        json!({"at": at, "commands": commands, "tree": short(of.tree), "definition": made_for});
     if !is_boundary {
         evidence["boundary"] = json!(false);
     }
     evidence
+}
+
+/// One command of evidence, its time in hundredths of a second.
+fn command(ran: &Ran) -> Value {
+    let mut command = json!({"cmd": ran.cmd, "exit": ran.exit, "secs": (ran.secs * 100.0).round() / 100.0});
+    if let Some(summary) = &ran.summary {
+        command["summary"] = json!(summary);
+    }
+    command
 }
 
 /// The name of a tree as it is written.
@@ -146,18 +156,28 @@ fn short(tree: &str) -> &str {
     tree.get(..TREE_DIGITS).unwrap_or(tree)
 }
 
-fn failures(step: &Step, new: PastFailure, is_known: bool) -> Value {
+/// The failures of a step with this one: the newest of them in its place if it was of the same command on the same tree.
+#[must_use]
+pub fn failures_with(step: &Step, tree: &str, ran: &Ran, hypothesis: Option<String>) -> Vec<PastFailure> {
     let mut all = step.failures.clone();
-    if is_known {
-        all.pop();
-    }
-    all.push(new);
-    let from = all.len().saturating_sub(KEPT_FAILURES);
-    let shown = |failure: &PastFailure| match &failure.hypothesis {
+    let before = if is_known(step, tree, ran) { all.pop() } else { None };
+    let hypothesis = hypothesis.or(before.and_then(|before| before.hypothesis));
+    all.push(PastFailure { signature: signature(&ran.cmd, ran.exit, &ran.tail), hypothesis });
+    all
+}
+
+/// Whether the last failure on record is this one: the same command on the same tree.
+fn is_known(step: &Step, tree: &str, ran: &Ran) -> bool {
+    step.last_failure.as_ref().is_some_and(|last| {
+        last.cmd == ran.cmd && last.tree.as_deref().is_some_and(|before| names_tree(before, tree))
+    })
+}
+
+fn shown(failure: &PastFailure) -> Value {
+    match &failure.hypothesis {
         None => json!({"signature": failure.signature}),
         Some(text) => json!({"signature": failure.signature, "hypothesis": text}),
-    };
-    all[from..].iter().map(shown).collect()
+    }
 }
 
 /// The end of a text, within bounds and in whole characters.

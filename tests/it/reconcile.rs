@@ -154,25 +154,6 @@ fn writing_keeps_what_it_does_not_know_and_says_what_it_found() {
 }
 
 #[test]
-fn three_failures_alike_are_flagged_with_what_was_thought() {
-    let env = Env::new();
-    let check = "echo '--- FAIL: TestToken (0.00s)'; cat b; exit 1";
-    env.write("ledger.json", json!({"steps": [{"id": "a", "touches": ["b"], "check": check}]}).to_string())
-        .write("b", "")
-        .commit();
-    for attempt in 1..=3 {
-        env.write("b", format!("try {attempt}\n"));
-        let thought = format!("guess {attempt}");
-        drop(look(&env, &["ledger.json", "--write", "--hypothesis", &thought]).expect(1));
-    }
-    let report = look(&env, &["ledger.json"]).expect(1).json();
-    let past = report["steps"][0]["not_converging"].as_array().expect("flagged");
-    assert_eq!(past.len(), 3);
-    assert_eq!((&past[0]["signature"], &past[2]["hypothesis"]), (&json!("TestToken"), &json!("guess 3")));
-    assert_eq!(report["steps"][0]["attempts"], 3);
-}
-
-#[test]
 fn a_second_writer_is_refused_and_told_who_holds_the_ledger() {
     let env = Env::new();
     put(&env, &steps(1));
@@ -253,8 +234,6 @@ fn under_guard_touches_only_what_is_the_steps_own_must_be_unchanged() {
     // A tree that is gone counts as none.
     let mut ledger = file(&env);
     ledger["steps"][0]["evidence"]["tree"] = json!("1234567890123456789012345678901234567890");
-    ledger["steps"][1]["touches"] = json!(["nowhere/**"]);
-    ledger["steps"][1]["evidence"]["definition"] = Value::Null;
     put(&env, &ledger);
     env.write("other", "3\n");
     let report = look(&env, &touched).expect(0).json();
@@ -263,7 +242,6 @@ fn under_guard_touches_only_what_is_the_steps_own_must_be_unchanged() {
         report["steps"][0]["notes"].to_string().contains("is not in this repository; it counts as none"),
         "{report}"
     );
-    assert!(report["steps"][1]["notes"].to_string().contains("its touches match nothing"), "{report}");
 }
 
 #[test]

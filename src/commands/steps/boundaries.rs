@@ -81,6 +81,16 @@ impl<'a> Boundaries<'a> {
         Ok(found)
     }
 
+    /// Trees of commits that HEAD leads to, newest first: the last ones, and those that claim a step.
+    pub(super) fn earlier(&mut self) -> Result<Vec<Snapshot>, Failure> {
+        let _claims = self.history()?;
+        let mut found = Vec::new();
+        for commit in self.commits.clone() {
+            found.extend(self.tree(&commit)?);
+        }
+        Ok(found)
+    }
+
     fn find(&mut self, id: &str) -> Result<Option<Snapshot>, Failure> {
         let is_id = (4..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_hexdigit());
         if !is_id {

@@ -3,7 +3,9 @@
 #![forbid(unsafe_code)]
 
 mod ahead;
+mod alike;
 mod boundaries;
+mod idle;
 mod leftovers;
 mod restore;
 mod skeleton;
@@ -11,7 +13,9 @@ mod told;
 mod unchanged;
 
 pub(super) use ahead::run_ahead;
+pub(super) use alike::{Attempt, Past, alike, not_converging};
 pub(super) use boundaries::{Boundaries, Boundary};
+pub(super) use idle::Idle;
 pub(super) use leftovers::{Leftovers, left_behind};
 pub(super) use restore::{moves, obstacles, put, remove_emptied};
 pub(super) use skeleton::{Skeleton, skeleton};
@@ -114,11 +118,13 @@ pub(super) struct Finding {
     pub(super) reason: Option<String>,
     /// What else a person should know, a sentence each.
     pub(super) notes: Vec<String>,
+    /// Whether the ledger itself is at fault, which then is not written.
+    pub(super) is_idle: bool,
 }
 
 impl Finding {
     pub(super) fn without_check(status: Status, reason: Option<String>) -> Self {
-        Self { status, checks: Vec::new(), reason, notes: Vec::new() }
+        Self { status, checks: Vec::new(), reason, notes: Vec::new(), is_idle: false }
     }
 }
 

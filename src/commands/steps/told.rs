@@ -1,8 +1,9 @@
 //! What was found, as it is told: an object for harnesses, a table for people. Nothing is looked up here.
 #![forbid(unsafe_code)]
 
+use crate::commands::steps::alike::{Attempt, Past, alike, not_converging};
 use crate::commands::steps::{Checked, Finding, How, Leftovers, Status};
-use crate::ledger::{Ledger, PastFailure, Step, converges_not};
+use crate::ledger::{Ledger, Step};
 use crate::model::outcome::Outcome;
 use crate::report::{cut, sets_order, shell_words};
 use crate::tree::{Changed, show};
@@ -50,7 +51,7 @@ struct Row<'a> {
     reason: Option<String>,
     checks: Vec<CheckRow<'a>>,
     attempts: u64,
-    not_converging: Option<Vec<Past<'a>>>,
+    not_converging: Option<Vec<Past>>,
     notes: &'a [String],
 }
 
@@ -68,12 +69,6 @@ pub(in crate::commands) struct CheckRow<'a> {
     key: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     tail: Option<&'a str>,
-}
-
-#[derive(Debug, Serialize)]
-struct Past<'a> {
-    signature: &'a str,
-    hypothesis: Option<&'a str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -109,6 +104,7 @@ pub(in crate::commands) struct Found<'a> {
     pub(in crate::commands) identity: &'a crate::model::check::TreeIdentity,
     pub(in crate::commands) guard: &'static str,
     pub(in crate::commands) leftovers: Option<&'a Leftovers>,
+    pub(in crate::commands) attempt: Option<Attempt<'a>>,
     pub(in crate::commands) secs: f64,
     pub(in crate::commands) notes: &'a [String],
 }
@@ -135,7 +131,7 @@ impl<'a> Report<'a> {
             guard: found.guard,
             all_certified: first.is_none(),
             first_uncertified: first.map(|(step, _)| step.id.as_str()),
-            steps: found.findings.iter().map(|(step, finding)| row(step, finding)).collect(),
+            steps: found.findings.iter().map(|(step, finding)| row(step, finding, &found)).collect(),
             proposed: &found.ledger.proposed,
             leftovers: found.leftovers.map(left),
             commands: first.map(|(step, _)| commands(step, found)).unwrap_or_default(),
@@ -146,12 +142,9 @@ impl<'a> Report<'a> {
     }
 }
 
-fn row<'a>(step: &'a Step, finding: &'a Finding) -> Row<'a> {
+fn row<'a>(step: &'a Step, finding: &'a Finding, found: &Found<'_>) -> Row<'a> {
     let holds = finding.status == Status::Certified;
-    let past = |failure: &'a PastFailure| Past {
-        signature: &failure.signature,
-        hypothesis: failure.hypothesis.as_deref(),
-    };
+    let attempt = found.attempt.filter(|attempt| attempt.step == step.id);
     Row {
         id: &step.id,
         title: &step.title,
@@ -162,9 +155,7 @@ fn row<'a>(step: &'a Step, finding: &'a Finding) -> Row<'a> {
         reason: finding.reason.clone(),
         checks: check_rows(finding),
         attempts: step.attempts,
-        not_converging: converges_not(&step.failures)
-            .filter(|_| !holds)
-            .map(|failures| failures.iter().map(past).collect()),
+        not_converging: not_converging(step, finding, attempt, &found.identity.tree.hex()),
         notes: &finding.notes,
     }
 }
@@ -344,15 +335,7 @@ fn first(row: &Row<'_>, text: &mut String) {
         failing(check, text);
     }
     if let Some(past) = &row.not_converging {
-        let _ = writeln!(
-            text,
-            "  not converging: the last {} attempts failed alike ({})",
-            past.len(),
-            plain(past[0].signature)
-        );
-        for hypothesis in past.iter().filter_map(|past| past.hypothesis) {
-            let _ = writeln!(text, "    thought: {}", plain(hypothesis));
-        }
+        alike(past, text);
     }
 }
 
@@ -384,7 +367,7 @@ fn short(tree: &str) -> &str {
 }
 
 /// A text without line breaks and other control characters, so that it cannot pass for a line of ours.
-fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> String {
     text.trim_end()
         .chars()
         .map(
