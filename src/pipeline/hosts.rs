@@ -154,24 +154,22 @@ pub(super) enum Same {
     /// It is that very file.
     Yes,
     /// It is another; whether it is alike has to be read.
-    Perhaps(Box<Look>),
+    Perhaps,
     /// It is not.
     No,
 }
 
-/// Compares a host file with its stamp, opening nothing. `newest` is the latest time that the check is shown of a file of
-/// the host, in seconds.
-pub(super) fn compare(looks: &mut Looks, path: &[u8], before: &[u8], newest: Option<i64>) -> Same {
-    let Some(look) = looks.at(Path::new(OsStr::from_bytes(path))) else { return Same::No };
+/// Compares what is at a place of the host with its stamp. `newest` is the latest time that the check is shown of a file
+/// of the host, in seconds.
+pub(super) fn compare(look: &Look, before: &[u8], newest: Option<i64>) -> Same {
     let (stamp, likeness) = before.split_at(before.len().min(Look::STAMP));
-    let now = look.stamp();
-    if now == stamp {
-        return Same::Yes;
+    if look.stamp() == stamp {
+        Same::Yes
+    } else if likeness.is_empty() || !look.may_be_like(stamp, newest) {
+        Same::No
+    } else {
+        Same::Perhaps
     }
-    if likeness.is_empty() || !look.may_be_like(stamp, newest) {
-        return Same::No;
-    }
-    Same::Perhaps(Box::new(look))
 }
 
 /// The stamp with which a file that is alike is recognised from now on; `None` where it is not alike.

@@ -1,19 +1,17 @@
-//! Observed inputs: from the paths that a check looked at to a set of facts about tree and host, and whether those facts
-//! still hold for another tree. Observing is `sandbox::observer`'s, keeping is `store`'s.
+//! Observed inputs: from the paths that a check looked at to a set of facts about tree and host. Observing is
+//! `sandbox::observer`'s, keeping is `store`'s, and whether the facts still hold for another tree is asked by `comparing`.
 //!
 //! A fact says what was at one place, taken literally: links on the way are facts of their own, so a set can be compared
 //! with another tree by looking at places, without opening a file.
 #![forbid(unsafe_code)]
 
 use crate::model::digest::ObjectId;
-use crate::pipeline::contents::{Contents, Looks};
-use crate::pipeline::hosts::{self, Hosts, Same, host_path};
+use crate::pipeline::hosts::Hosts;
 use crate::pipeline::links::Way;
 use crate::sandbox::observer::{DEEP, EXISTS, LISTING};
 use crate::sandbox::plan::TREE_PLACE;
 use crate::tree::{EntryKind, Snapshot, Spot, TreeError, Walker};
 use std::collections::{BTreeSet, HashSet};
-use std::os::unix::ffi::OsStrExt;
 
 /// Version of a set's layout and meaning. In 1, links of the host were not facts of their own, and ways through
 /// `/proc/self` by a link were taken for ways to nothing.
@@ -39,6 +37,33 @@ pub(crate) enum Fact {
     HostFolder(Vec<u8>),
     /// On the host: a link with this text.
     HostLink(Vec<u8>, Vec<u8>),
+}
+
+impl Fact {
+    /// The place that it is about.
+    pub(super) fn path(&self) -> &[u8] {
+        match self {
+            Self::Absent(path)
+            | Self::Entry(path, _)
+            | Self::Kind(path, _)
+            | Self::Names(path, _)
+            | Self::HostAbsent(path)
+            | Self::HostStamp(path, _)
+            | Self::HostFolder(path)
+            | Self::HostLink(path, _) => path,
+        }
+    }
+
+    /// Its place on the host; `None` where it is about the tree.
+    pub(super) fn seen_on_host(&self) -> Option<&[u8]> {
+        match self {
+            Self::HostAbsent(path)
+            | Self::HostStamp(path, _)
+            | Self::HostFolder(path)
+            | Self::HostLink(path, _) => Some(path),
+            Self::Absent(_) | Self::Entry(..) | Self::Kind(..) | Self::Names(..) => None,
+        }
+    }
 }
 
 /// Works out the facts behind what a check looked at.
@@ -185,7 +210,7 @@ fn end_fact(
     Ok(())
 }
 
-fn letter(kind: EntryKind) -> u8 {
+pub(super) fn letter(kind: EntryKind) -> u8 {
     match kind {
         EntryKind::File => b'f',
         EntryKind::Executable => b'x',
@@ -195,91 +220,8 @@ fn letter(kind: EntryKind) -> u8 {
     }
 }
 
-fn described(kind: EntryKind, id: &ObjectId) -> Vec<u8> {
+pub(super) fn described(kind: EntryKind, id: &ObjectId) -> Vec<u8> {
     [&[letter(kind)], id.as_bytes()].concat()
-}
-
-/// How a set of facts compares with a tree and with this machine.
-pub(crate) enum Compared {
-    /// All holds.
-    Holds,
-    /// All holds, though files of the host are others with the same content: the facts as they are to be kept from now on.
-    Anew(BTreeSet<Fact>),
-    /// The first that does not hold, in words.
-    Differs(String),
-}
-
-/// Compares a set. `newest` is the latest time that a check is shown of a file of the host, in seconds.
-///
-/// # Errors
-/// A tree object cannot be read.
-pub(super) fn compare(
-    facts: &[Fact],
-    walker: &mut Walker<'_>,
-    contents: &mut Contents<'_>,
-    newest: Option<i64>,
-) -> Result<Compared, TreeError> {
-    let mut looks = Looks::default();
-    let mut others = Vec::new();
-    for (index, fact) in facts.iter().enumerate() {
-        let (holds, path) = match fact {
-            Fact::Absent(path) => (walker.at(path)? == Spot::Absent, path),
-            Fact::Entry(path, described_before) => {
-                let now = walker.at(path)?;
-                let same = matches!(&now, Spot::Entry(kind, id) if described(*kind, id) == *described_before);
-                (same, path)
-            }
-            Fact::Kind(path, before) => {
-                (matches!(walker.at(path)?, Spot::Entry(kind, _) if letter(kind) == *before), path)
-            }
-            Fact::Names(path, before) => {
-                (walker.names(path)?.is_some_and(|now| now.0[..] == before[..]), path)
-            }
-            Fact::HostAbsent(path) => (looks.at(&host_path(path)).is_none(), path),
-            Fact::HostFolder(path) => (looks.at(&host_path(path)).is_some_and(|look| look.is_folder()), path),
-            Fact::HostLink(path, before) => {
-                let now = std::fs::read_link(host_path(path));
-                (now.is_ok_and(|now| now.as_os_str().as_bytes() == before), path)
-            }
-            Fact::HostStamp(path, before) => match hosts::compare(&mut looks, path, before, newest) {
-                Same::Yes => (true, path),
-                Same::No => (false, path),
-                Same::Perhaps(look) => {
-                    others.push((index, path, before, look));
-                    (true, path)
-                }
-            },
-        };
-        if !holds {
-            return Ok(Compared::Differs(in_words(fact, path)));
-        }
-    }
-    if others.is_empty() {
-        return Ok(Compared::Holds);
-    }
-    // Content is read only where all else is as it was.
-    let mut anew: Vec<Fact> = facts.to_vec();
-    for (index, path, before, look) in others {
-        match hosts::alike(contents, path, before, &look) {
-            Some(stamp) => anew[index] = Fact::HostStamp(path.clone(), stamp),
-            None => return Ok(Compared::Differs(in_words(&facts[index], path))),
-        }
-    }
-    Ok(Compared::Anew(anew.into_iter().collect()))
-}
-
-fn in_words(fact: &Fact, path: &[u8]) -> String {
-    let name = if path.is_empty() { "the tree's root".into() } else { String::from_utf8_lossy(path) };
-    match fact {
-        Fact::Absent(_) => format!("`{name}` was looked for and not there"),
-        Fact::Entry(..) => format!("`{name}` was read and is another"),
-        Fact::Kind(..) => format!("`{name}` is of another kind, or gone"),
-        Fact::Names(..) => format!("folder `{name}` was listed and holds other names"),
-        Fact::HostAbsent(_) => format!("host file {name} was looked for and not there"),
-        Fact::HostFolder(_) => format!("host folder {name} is gone"),
-        Fact::HostLink(..) => format!("host link {name} leads elsewhere"),
-        Fact::HostStamp(..) => format!("host file {name} was used and has changed"),
-    }
 }
 
 /// A set as bytes: a version, then each fact as a letter and one or two length-prefixed fields.

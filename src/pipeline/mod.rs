@@ -4,9 +4,11 @@
 
 mod abilities;
 mod bearings;
+mod comparing;
 mod contents;
 mod digests;
 mod fetch;
+mod glances;
 mod ground;
 mod groups;
 mod hosts;

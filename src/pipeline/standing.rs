@@ -6,9 +6,10 @@ use crate::cache;
 use crate::key;
 use crate::model::digest::Digest;
 use crate::model::policy::{Clock, TREE_MARGIN};
+use crate::pipeline::comparing::{self, Compared};
 use crate::pipeline::contents::Contents;
 use crate::pipeline::groups::InputGroups;
-use crate::pipeline::inputs::{self, Compared, Fact};
+use crate::pipeline::inputs::{self, Fact};
 use crate::pipeline::{PipelineError, Prepared};
 use crate::store::{FileStamp, Reader, Record, Store, StoreError, StorePaths};
 use crate::tree::Walker;
@@ -62,7 +63,7 @@ pub(super) fn standing(
     let mut contents = Contents::new(Some(reader), u64::MAX);
     let mut first = None;
     for (id, facts) in kept_inputs(prepared, reader) {
-        let anew = match inputs::compare(&facts, &mut walker, &mut contents, newest_shown(prepared))? {
+        let anew = match comparing::compare(&facts, &mut walker, &mut contents, newest_shown(prepared))? {
             Compared::Differs(difference) => {
                 first = first.or(Some(format!("{difference} (record {id})")));
                 continue;
@@ -116,7 +117,7 @@ pub fn inputs_that_hold(
     let mut walker = Walker::new(&prepared.snapshot);
     let mut contents = Contents::new(Some(reader), u64::MAX);
     for (id, facts) in kept_inputs(prepared, reader) {
-        let compared = inputs::compare(&facts, &mut walker, &mut contents, newest_shown(prepared))?;
+        let compared = comparing::compare(&facts, &mut walker, &mut contents, newest_shown(prepared))?;
         if !matches!(compared, Compared::Differs(_)) {
             return Ok(Some((id, InputGroups::of(&facts))));
         }
