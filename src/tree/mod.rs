@@ -43,6 +43,7 @@ pub use crate::tree::without::{Change, Changed, changes};
 use crate::model::check::TreeIdentity;
 use crate::model::digest::{ObjectFormat, ObjectId};
 use crate::tree::kept::{Keeper, Kept};
+use gix::odb::pack::cache::lru::MemoryCappedHashmap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -312,7 +313,12 @@ impl Snapshot {
     /// A reader of blobs; each thread takes its own.
     #[must_use]
     pub fn reader(&self) -> BlobReader {
-        let repositories = self.repository.iter().chain(&self.others).cloned().collect();
+        let own = |repository: &gix::Repository| {
+            let mut own = repository.clone();
+            own.objects.set_pack_cache(|| Box::new(MemoryCappedHashmap::new(DELTA_BASES)));
+            own
+        };
+        let repositories = self.repository.iter().chain(&self.others).map(own).collect();
         BlobReader { repositories, kept: self.kept.clone() }
     }
 
@@ -330,6 +336,10 @@ impl Snapshot {
         }
     }
 }
+
+/// Bytes of objects that a reader keeps, since others in the pack are written as differences from them. Without any, each
+/// object costs its whole chain, fifty long as git makes them.
+const DELTA_BASES: usize = 32 << 20;
 
 /// Reads blobs of a snapshot. May be sent to another thread.
 #[derive(Debug)]

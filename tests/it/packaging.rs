@@ -97,3 +97,34 @@ fn an_argument_that_the_script_does_not_know_is_refused() {
         output.err()
     );
 }
+
+/// Read by systemd itself, which tells of each key and value that it does not know and ignores it.
+#[test]
+fn the_examples_for_systemd_are_what_systemd_takes() {
+    let env = Env::new();
+    let example = |name: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/systemd").join(name);
+        std::fs::read_to_string(path).unwrap().replace("%h/bin/harness", "/bin/true")
+    };
+    let harness = example("checkrun-harness.service");
+    let delegate = example("delegate.conf");
+    // The unit of the user's manager that the drop-in is for, as systemd brings it.
+    let manager =
+        std::fs::read_to_string("/usr/lib/systemd/system/user@.service").expect("systemd is installed");
+    let told = |harness: &str, delegate: &str| {
+        env.write("user/h.service", harness)
+            .write("system/user@1000.service", &manager)
+            .write("system/user@1000.service.d/delegate.conf", delegate);
+        let verify = |args: &[&str], unit: &str| {
+            let mut command = Command::new("systemd-analyze");
+            command.arg("verify").args(args).arg(env.repo(unit)).env("XDG_RUNTIME_DIR", env.path("tmp"));
+            run(&mut command).err()
+        };
+        (verify(&["--user"], "user/h.service"), verify(&[], "system/user@1000.service"))
+    };
+    assert_eq!(told(&harness, &delegate), (String::new(), String::new()));
+    let (first, second) =
+        told(&harness.replace("KillMode=", "KilMode="), &delegate.replace("=cpu memory", "=cpus memory"));
+    assert!(first.contains("Unknown key 'KilMode'"), "{first}");
+    assert!(second.contains("Invalid controller name 'cpus'"), "{second}");
+}
