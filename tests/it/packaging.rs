@@ -117,7 +117,7 @@ fn the_examples_for_systemd_are_what_systemd_takes() {
             .write("system/user@1000.service.d/delegate.conf", delegate);
         let verify = |args: &[&str], unit: &str| {
             let mut command = Command::new("systemd-analyze");
-            command.arg("verify").args(args).arg(env.repo(unit)).env("XDG_RUNTIME_DIR", env.path("tmp"));
+            command.arg("verify").args(args).arg(env.repo(unit)).env("XDG_RUNTIME_DIR", env.path("home"));
             run(&mut command).err()
         };
         (verify(&["--user"], "user/h.service"), verify(&[], "system/user@1000.service"))
