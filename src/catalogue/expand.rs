@@ -175,7 +175,13 @@ pub fn expand_runner(runner: &Runner) -> String {
         if step.whole_tree {
             text.raw("whole_tree", "true");
         }
+        if let Some(file) = &step.optional_without {
+            text.text("optional_without", &file.to_string_lossy());
+        }
         text.text("run", &step.run);
+        if !step.build.is_empty() {
+            text.text("build", &step.build);
+        }
         text.texts("tree", step.tree.iter().filter_map(|path| path.to_str()));
         text.texts("home", step.home.iter().filter_map(|path| path.to_str()));
         text.texts("path", step.path.iter().filter_map(|path| path.to_str()));

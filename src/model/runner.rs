@@ -90,6 +90,11 @@ pub struct PrepareRule {
     pub whole_tree: bool,
     /// The step, for `sh -e`.
     pub run: String,
+    /// What builds the packages that the step fetched, for `sh`; empty where they need none. It may fail: what it leaves
+    /// is kept all the same, and what it could not build is built by each check.
+    pub build: String,
+    /// A file without which the step only makes checks faster: where the tree has none, no check fails for want of it.
+    pub optional_without: Option<PathBuf>,
     /// What it leaves in the tree that checks are to have, below that folder.
     pub tree: Vec<PathBuf>,
     /// What it leaves in the home folder that checks are to have.

@@ -169,7 +169,13 @@ fn script(step: &PrepareRule, cwd: &[u8]) -> Vec<u8> {
     let left: Vec<u8> = left.flat_map(quoted).collect();
     let mut text = b"( set -e\n".to_vec();
     text.extend(step.run.trim().as_bytes());
-    text.extend(b"\n) >&2 || exit $?\nset --\nfor left in ");
+    text.extend(b"\n) >&2 || exit $?\n");
+    if !step.build.is_empty() {
+        text.extend(b"(\n");
+        text.extend(step.build.trim().as_bytes());
+        text.extend(b"\n) >&2 || echo 'not all packages are built beforehand; checks build the rest' >&2\n");
+    }
+    text.extend(b"set --\nfor left in ");
     text.extend(left);
     text.extend(b"; do if [ -e \"$left\" ]; then set -- \"$@\" \"$left\"; fi; done\n");
     text.extend(b"if [ $# = 0 ]; then echo 'the step left nothing of what it is to leave' >&2; exit 1; fi\n");

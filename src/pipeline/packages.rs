@@ -251,6 +251,10 @@ pub(super) fn prepared(
 ) -> Result<Packages, PipelineError> {
     let Some(step) = step_for(rule, snapshot, cwd) else { return Ok(Packages::default()) };
     let missing = || {
+        let lacks = |file: &PathBuf| !snapshot.has_file(&below(cwd, file.as_os_str().as_bytes()));
+        if step.optional_without.as_ref().is_some_and(lacks) {
+            return Packages::default();
+        }
         let file = step.when.last().map(|path| path.display().to_string()).unwrap_or_default();
         let folder = if cwd.is_empty() { "" } else { " --cwd …" };
         let text = format!(
@@ -306,6 +310,8 @@ mod tests {
             inputs: vec![".cargo".to_owned(), "*require*.txt".to_owned()],
             whole_tree: false,
             run: String::new(),
+            build: String::new(),
+            optional_without: None,
             tree: Vec::new(),
             home: Vec::new(),
             path: Vec::new(),

@@ -3,13 +3,14 @@
 //! them. What goes into one and which check gets it is `pipeline`'s.
 //!
 //! A layer is named by the digest of its content: paths, kinds, whether a file is executable, bytes, targets of links. All
-//! else is made the same: modes, owner, and times, which are one constant. Compiled Python files hold the time of their
+//! else is made the same: modes, owner, and times, which are one constant (or a late one, see `LASTING`). Compiled Python files hold the time of their
 //! source; those that were right are given the constant, others are left out.
 #![forbid(unsafe_code)]
 
 use crate::model::digest::Digest;
 use crate::stage::build::Size;
 use crate::stage::place::{Builder, Place};
+use crate::stage::unpack::unpack;
 use crate::stage::{StageError, python};
 use rustix::fs::{AtFlags, CWD, Gid, Mode, Timespec, Timestamps, Uid, chmod, chownat, utimensat};
 use std::ffi::OsStr;
@@ -17,7 +18,7 @@ use std::fs::{self, DirEntry, File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 /// The time of all files in such layers: 1980-01-02, the first day that zip archives can name everywhere, and so before
 /// any clock that a check is given.
@@ -25,6 +26,11 @@ pub(super) const MTIME: u32 = 315_619_200;
 
 /// Layers of packages are flushed to the disk when they are made, so they outlive a boot of the machine.
 const BOOT: &str = "any";
+
+/// The time of files that a step has dated later than this: 2100-01-01. Go's build cache goes by the times of its entries
+/// (cmd/go/internal/cache, `used` and `Trim`): it writes to those that look unused for an hour, which would copy each into
+/// the check's own view, and removes those that look unused for days.
+const LASTING: u32 = 4_102_444_800;
 
 /// Where such layers lie and whose they are.
 #[derive(Clone, Debug)]
@@ -121,7 +127,7 @@ pub fn layer_of_folders(
     roots: &[PathBuf],
     options: &DepsOptions,
 ) -> Result<(Digest, PathBuf), StageError> {
-    make(options, |at| {
+    make(options, false, |at| {
         for source in sources {
             let target = at.join(&source.below);
             create_folder(&target)?;
@@ -144,18 +150,19 @@ pub fn layer_of_archive(
     places: &[(&str, &str)],
     options: &DepsOptions,
 ) -> Result<(Digest, PathBuf), StageError> {
-    make(options, |at| unpack(archive, places, at).map_err(|error| failed("unpack", archive, error)))
+    make(options, true, |at| unpack(archive, places, at).map_err(|error| failed("unpack", archive, error)))
 }
 
 fn make(
     options: &DepsOptions,
+    may_last: bool,
     fill: impl FnOnce(&Path) -> Result<(), StageError>,
 ) -> Result<(Digest, PathBuf), StageError> {
     let builder = Builder::start(&options.root)?;
     let at = builder.path().to_owned();
     let made = fill(&at).and_then(|()| {
         let mut finish =
-            Finish { hasher: blake3::Hasher::new(), size: Size::default(), owner: options.owner };
+            Finish { hasher: blake3::Hasher::new(), size: Size::default(), owner: options.owner, may_last };
         finish.folder(&at, Path::new(""))?;
         finish.look(&at, 0o755)?;
         let digest = Digest(*finish.hasher.finalize().as_bytes());
@@ -215,52 +222,13 @@ fn copy_file(source: &Path, target: &Path, meta: &Metadata) -> io::Result<()> {
     File::options().write(true).open(target)?.set_modified(meta.modified()?)
 }
 
-/// Takes an archive apart. It was written where packages' own scripts ran, so nothing in it is believed.
-fn unpack(archive: &Path, places: &[(&str, &str)], at: &Path) -> io::Result<()> {
-    let refused = |path: &Path, what: &str| {
-        io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", path.display()))
-    };
-    let mut archive = tar::Archive::new(io::BufReader::new(File::open(archive)?));
-    for entry in archive.entries()? {
-        let mut entry = entry?;
-        let path = entry.path()?.into_owned();
-        let place = places.iter().find_map(|(from, to)| Some((path.strip_prefix(from).ok()?, *to)));
-        let (inner, to) = place.ok_or_else(|| refused(&path, "is not what the step is to leave"))?;
-        if !inner.components().all(|part| matches!(part, Component::Normal(_))) {
-            return Err(refused(&path, "is no plain path"));
-        }
-        let target = at.join(to).join(inner);
-        let folder = target.parent().unwrap_or(at);
-        // A link that came before must not lead what comes after it to another place.
-        let below = target.strip_prefix(at).unwrap_or(inner);
-        if below.ancestors().skip(1).any(|above| at.join(above).is_symlink()) || target.is_symlink() {
-            return Err(refused(&path, "lies behind a link"));
-        }
-        fs::create_dir_all(folder)?;
-        match entry.header().entry_type() {
-            tar::EntryType::Directory => fs::create_dir_all(&target)?,
-            tar::EntryType::Symlink => {
-                let link = entry.link_name()?.ok_or_else(|| refused(&path, "is a link without a target"))?;
-                std::os::unix::fs::symlink(link, &target)?;
-            }
-            tar::EntryType::Regular | tar::EntryType::Continuous | tar::EntryType::GNUSparse => {
-                let (mode, mtime) = (entry.header().mode()?, entry.header().mtime()?);
-                let mut file = File::create_new(&target)?;
-                io::copy(&mut entry, &mut file)?;
-                file.set_permissions(fs::Permissions::from_mode(mode & 0o777 | 0o600))?;
-                file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(mtime))?;
-            }
-            kind => return Err(refused(&path, &format!("is of a kind that is not taken ({kind:?})"))),
-        }
-    }
-    Ok(())
-}
-
 /// Gives all that a layer holds its final look, and digests it on the way.
 struct Finish {
     hasher: blake3::Hasher,
     size: Size,
     owner: Option<(u32, u32)>,
+    /// Whether files may have the later of the two times: those of a step, which says so; not those of a working tree.
+    may_last: bool,
 }
 
 impl Finish {
@@ -304,7 +272,11 @@ impl Finish {
                 read => drop(self.hasher.update(&buffer[..read])),
             }
         }
-        self.look(path, if executable { 0o755 } else { 0o644 })
+        let lasting = self.may_last && meta.mtime() >= i64::from(LASTING);
+        if lasting {
+            self.note(b't', below);
+        }
+        self.look_at_time(path, if executable { 0o755 } else { 0o644 }, if lasting { LASTING } else { MTIME })
     }
 
     fn note(&mut self, kind: u8, path: &Path) {
@@ -314,9 +286,13 @@ impl Finish {
         self.hasher.update(bytes);
     }
 
-    /// Owner, mode (0 for a link, which has none) and time.
+    /// Owner, mode (0 for a link, which has none) and the constant time.
     fn look(&self, path: &Path, mode: u32) -> Result<(), StageError> {
-        let time = Timespec { tv_sec: i64::from(MTIME), tv_nsec: 0 };
+        self.look_at_time(path, mode, MTIME)
+    }
+
+    fn look_at_time(&self, path: &Path, mode: u32, time: u32) -> Result<(), StageError> {
+        let time = Timespec { tv_sec: i64::from(time), tv_nsec: 0 };
         let times = Timestamps { last_access: time, last_modification: time };
         let done = (|| {
             if let Some((uid, gid)) = self.owner {

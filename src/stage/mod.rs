@@ -15,6 +15,7 @@ mod removal;
 mod stamp;
 #[cfg(test)]
 mod tests;
+mod unpack;
 mod upkeep;
 
 pub use crate::stage::deps::{

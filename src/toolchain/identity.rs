@@ -137,7 +137,7 @@ pub(super) fn version(root: &Path, rule: &ToolchainRule) -> String {
 /// The digest of everything that a runner's file says.
 pub(super) fn description(runner: &Runner) -> Digest {
     // The number changes whenever the encoding does.
-    let mut text = b"checkrun.runner/2".to_vec();
+    let mut text = b"checkrun.runner/3".to_vec();
     let Runner { name, description, serves, toolchain, env, visible, caches, summary, found, prepare } =
         runner;
     put(&mut text, name.as_bytes());
@@ -167,13 +167,16 @@ pub(super) fn description(runner: &Runner) -> Digest {
         list(text, bin, path);
     });
     list(&mut text, prepare, |text, rule| {
-        let PrepareRule { when, inputs, whole_tree, run, tree, home, path: bin } = rule;
+        let PrepareRule { when, inputs, whole_tree, run, build, optional_without, tree, home, path: bin } =
+            rule;
         for paths in [when, tree, home, bin] {
             list(text, paths, path);
         }
         list(text, inputs, |text, input| put(text, input.as_bytes()));
         text.push(u8::from(*whole_tree));
+        list(text, optional_without, path);
         put(text, run.as_bytes());
+        put(text, build.as_bytes());
     });
     Digest::of(&text)
 }

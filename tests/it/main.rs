@@ -111,6 +111,12 @@ mod documents;
 mod layering;
 /// Installed packages: prepared, found, and out of reach of what checks do to them.
 mod packages;
+/// Compiled packages for Go modules.
+mod warm_go;
+
+/// Compiled dependencies of Rust projects.
+mod warm_rust;
+
 /// The Debian package.
 mod packaging;
 /// Real projects under check.

@@ -15,13 +15,14 @@ fn tool(name: &str) -> PathBuf {
 }
 
 /// A folder served over HTTP on loopback, for as long as this lives.
-struct Served {
+pub(crate) struct Served {
     server: Child,
-    port: u16,
+    /// Where it is served.
+    pub(crate) port: u16,
 }
 
 impl Served {
-    fn new(folder: &Path) -> Self {
+    pub(crate) fn new(folder: &Path) -> Self {
         let free = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = free.local_addr().expect("an address").port();
         drop(free);

@@ -19,7 +19,8 @@ pub(super) fn found(root: &Section<'_, '_>) -> Result<Vec<FoundRule>, CatalogueE
 }
 
 pub(super) fn prepare(root: &Section<'_, '_>) -> Result<Vec<PrepareRule>, CatalogueError> {
-    let accepted = ["when", "inputs", "whole_tree", "run", "tree", "home", "path"];
+    let accepted =
+        ["when", "inputs", "whole_tree", "optional_without", "run", "build", "tree", "home", "path"];
     root.sections("prepare", &accepted)?.iter().map(step).collect()
 }
 
@@ -29,6 +30,9 @@ fn step(section: &Section<'_, '_>) -> Result<PrepareRule, CatalogueError> {
         inputs: section.texts("inputs")?.into_iter().map(str::to_owned).collect(),
         whole_tree: section.flag("whole_tree")?,
         run: section.needed_text("run", "a step for `sh -e`, such as \"npm ci\"")?.to_owned(),
+        build: section.text("build")?.unwrap_or_default().to_owned(),
+        optional_without: section
+            .parsed("optional_without", |text| check_below(text).map(|()| PathBuf::from(text)))?,
         tree: paths(section, "tree")?,
         home: paths(section, "home")?,
         path: paths(section, "path")?,
@@ -41,8 +45,10 @@ fn step(section: &Section<'_, '_>) -> Result<PrepareRule, CatalogueError> {
     if step.tree.is_empty() && step.home.is_empty() {
         return Err(section.missing("tree", "what the step leaves, such as [\"node_modules\"]; or `home`"));
     }
-    if step.run.contains('\0') {
-        return Err(section.fail("run", "holds a NUL, which no command can"));
+    for (key, text) in [("run", &step.run), ("build", &step.build)] {
+        if text.contains('\0') {
+            return Err(section.fail(key, "holds a NUL, which no command can"));
+        }
     }
     Ok(step)
 }
