@@ -111,7 +111,7 @@ fn around() -> Result<Surroundings, Failure> {
     let config =
         folder("XDG_CONFIG_HOME").or_else(|| below_home(".config")).map(|config| config.join("checkrun"));
     let tools = TOOL_VARIABLES.iter().filter_map(|name| Some(((*name).to_owned(), folder(name)?))).collect();
-    let lookup = Lookup { path: variable("PATH"), home, tools };
+    let lookup = Lookup { path: variable("PATH"), home, tools, rust: None };
     let temporary = folder(TEMPORARY_DIR).unwrap_or_else(|| PathBuf::from("/tmp"));
     Ok(Surroundings { store: StorePaths { cache, secret }, config, lookup, temporary })
 }

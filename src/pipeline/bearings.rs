@@ -16,7 +16,7 @@ use crate::sandbox::SandboxError;
 use crate::sandbox::plan::planned_layers;
 use crate::sandbox::probe::Abilities;
 use crate::store::{FileStamp, Reader};
-use crate::toolchain;
+use crate::toolchain::{self, Lookup};
 use crate::tree::Snapshot;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -62,6 +62,7 @@ struct KnownTool {
     word: Vec<u8>,
     policy: Policy,
     also: Vec<PathBuf>,
+    rust: Option<String>,
     resolved: ResolvedRunner,
     new: Vec<(FileStamp, Digest)>,
 }
@@ -147,23 +148,30 @@ impl<'a> Bearings<'a> {
         wish: &Wish,
         policy: &Policy,
         also: &[PathBuf],
+        rust: Option<String>,
     ) -> Result<(ResolvedRunner, KnownDigests), PipelineError> {
         let word = catalogue::first_word(&wish.argv);
         let runner = &self.rule(wish)?;
         let known = self.tools.iter().find(|known| {
-            known.runner == runner.name && known.word == word && known.policy == *policy && known.also == also
+            known.runner == runner.name
+                && known.word == word
+                && known.policy == *policy
+                && known.also == also
+                && known.rust == rust
         });
         if let Some(known) = known {
             let digests = KnownDigests { new: known.new.clone(), ..view(&mut self.reader, self.around) };
             return Ok((known.resolved.clone(), digests));
         }
         let mut digests = view(&mut self.reader, self.around);
-        let resolved = toolchain::resolve(runner, (&word, also), policy, &self.around.lookup, &mut digests)?;
+        let lookup = Lookup { rust: rust.clone(), ..self.around.lookup.clone() };
+        let resolved = toolchain::resolve(runner, (&word, also), policy, &lookup, &mut digests)?;
         self.tools.push(KnownTool {
             runner: runner.name.clone(),
             word,
             policy: policy.clone(),
             also: also.to_vec(),
+            rust,
             resolved: resolved.clone(),
             new: digests.new.clone(),
         });

@@ -13,7 +13,7 @@ use crate::pipeline::{PipelineError, Surroundings, Wish};
 use crate::sandbox::plan::{HOME_PLACE, TREE_PLACE};
 use crate::sandbox::probe::Abilities;
 use crate::stage::{self, DepsOptions, DepsSource};
-use crate::toolchain;
+use crate::toolchain::{self, Lookup};
 use crate::tree::{Snapshot, Source};
 use std::ffi::OsStr;
 use std::fs;
@@ -24,6 +24,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Version of what preparations are kept under.
 const PREPARE_VERSION: &[u8] = b"checkrun.prepare/1";
+
+/// The largest `rust-toolchain` file that is read, in bytes.
+const RUST_TOOLCHAIN_MAX: u64 = 64 << 10;
 
 /// What a check gets.
 #[derive(Debug, Default)]
@@ -214,7 +217,8 @@ pub(super) fn preparation_key(
     let inputs = snapshot.part_where(&|path| is_input(step, cwd, path))?;
     // The same whatever the check's own command is.
     let program = rule.toolchain.program.as_deref().unwrap_or("sh");
-    let resolved = toolchain::resolve(rule, (program.as_bytes(), &[]), policy, &around.lookup, digests)?;
+    let lookup = Lookup { rust: rust(rule, snapshot, cwd)?, ..around.lookup.clone() };
+    let resolved = toolchain::resolve(rule, (program.as_bytes(), &[]), policy, &lookup, digests)?;
     let index = rule.prepare.iter().position(|known| known == step).unwrap_or(0);
     let mut hasher = blake3::Hasher::new();
     let mut put = |bytes: &[u8]| {
@@ -239,6 +243,22 @@ pub(super) fn preparation_key(
     toolchain.sort_unstable();
     toolchain.iter().for_each(|digest| put(digest));
     Ok(Digest(*hasher.finalize().as_bytes()))
+}
+
+/// The toolchain that the tree asks rustup for: in the folder that the command starts in, or the nearest one above.
+pub(super) fn rust(rule: &Runner, snapshot: &Snapshot, cwd: &[u8]) -> Result<Option<String>, PipelineError> {
+    if rule.toolchain.shim.as_deref() != Some("rustup") {
+        return Ok(None);
+    }
+    for folder in Path::new(OsStr::from_bytes(cwd)).ancestors() {
+        for name in ["rust-toolchain", "rust-toolchain.toml"] {
+            let path = folder.join(name);
+            if let Some(bytes) = snapshot.read_file(path.as_os_str().as_bytes(), RUST_TOOLCHAIN_MAX)? {
+                return Ok(toolchain::channel(&String::from_utf8_lossy(&bytes)));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// What was prepared for this tree, or that nothing was.

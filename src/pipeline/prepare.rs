@@ -162,7 +162,8 @@ pub fn prepare_on(
             packages::prepared(&rule, place, &policy, (around, &options), digests)?
         }
     };
-    let (mut runner, digests) = known.toolchain(wish, &policy, &packages.also)?;
+    let (mut runner, digests) =
+        known.toolchain(wish, &policy, &packages.also, packages::rust(&rule, &snapshot, &cwd)?)?;
     packages.put_into(&mut runner);
     let words: BTreeMap<Layer, &'static str> =
         layers.iter().map(|(layer, state)| (*layer, state.word())).collect();

@@ -2,7 +2,7 @@
 //! to its PATH, and what identifies them. A few stats and small reads; nothing is started, since a cache hit passes
 //! through here. What a runner is comes from `catalogue`; showing the files is `sandbox`'s.
 //!
-//! Not followed: a `rust-toolchain` file or a rustup directory override, a `.python-version` file, and wrapper
+//! Not followed: a rustup directory override, a `.python-version` file, and wrapper
 //! scripts other than the entry points that Python's installers write. Libraries that a program finds by itself
 //! outside what the policy shows are not found either.
 #![forbid(unsafe_code)]
@@ -16,6 +16,7 @@ mod shim;
 mod tests;
 
 pub use crate::toolchain::identity::is_of_the_system;
+pub use crate::toolchain::shim::channel;
 
 use crate::model::digest::Digest;
 use crate::model::layer::Level;
@@ -45,6 +46,8 @@ pub struct Lookup {
     pub home: Option<PathBuf>,
     /// Those of [`TOOL_VARIABLES`] that are set and not empty.
     pub tools: BTreeMap<String, PathBuf>,
+    /// The toolchain that the tree's `rust-toolchain` file asks rustup for, if it has one.
+    pub rust: Option<String>,
 }
 
 impl Lookup {
@@ -75,6 +78,16 @@ pub enum ToolchainError {
         /// Why.
         source: io::Error,
     },
+    /// The tree asks rustup for a toolchain that is not there.
+    #[error(
+        "the tree's rust-toolchain file asks for `{channel}`, which is not among rustup's toolchains in {folder}"
+    )]
+    NotInstalled {
+        /// What it asks for.
+        channel: String,
+        /// Where toolchains are.
+        folder: PathBuf,
+    },
     /// A shim does not say what it runs.
     #[error("`{program}` is a shim of {kind}, and {problem}")]
     Shim {
@@ -97,6 +110,7 @@ impl ToolchainError {
             }
             Self::Shim { kind: "volta", .. } => Some("choose a version: `volta install node`".to_owned()),
             Self::Shim { .. } => Some("choose a version: `pyenv global VERSION`".to_owned()),
+            Self::NotInstalled { channel, .. } => Some(format!("`rustup toolchain install {channel}`")),
             Self::Unreadable { .. } => None,
         }
     }

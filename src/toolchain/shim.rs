@@ -49,6 +49,13 @@ fn behind_rustup(found: &Found, lookup: &Lookup) -> Result<Option<Found>, Toolch
     let home = lookup
         .tool_folder("RUSTUP_HOME", Path::new(".rustup"))
         .ok_or_else(|| problem("there is no home folder to find its settings in".to_owned()))?;
+    let shim = found.chain.first().and_then(|path| path.file_name()).unwrap_or_default();
+    if let Some(channel) = &lookup.rust {
+        let folder = home.join("toolchains");
+        let root = installed(&folder, channel)
+            .ok_or_else(|| ToolchainError::NotInstalled { channel: channel.clone(), folder })?;
+        return Ok(program::follow(&root.join("bin").join(shim)));
+    }
     let settings = home.join("settings.toml");
     let text = read_start(&settings, 64 << 10)
         .ok_or_else(|| problem(format!("its settings {} cannot be read", settings.display())))?;
@@ -58,8 +65,41 @@ fn behind_rustup(found: &Found, lookup: &Lookup) -> Result<Option<Found>, Toolch
     if !root.is_dir() {
         return Err(problem(format!("its default toolchain {} is not installed", root.display())));
     }
-    let shim = found.chain.first().and_then(|path| path.file_name()).unwrap_or_default();
     Ok(program::follow(&root.join("bin").join(shim)))
+}
+
+/// The folder of a toolchain: of that name, or of that name and this machine's platform.
+fn installed(toolchains: &Path, channel: &str) -> Option<std::path::PathBuf> {
+    let exact = toolchains.join(channel);
+    if exact.is_dir() {
+        return Some(exact);
+    }
+    let prefix = format!("{channel}-{}-", std::env::consts::ARCH);
+    let names = fs::read_dir(toolchains).ok()?.flatten().map(|entry| entry.file_name());
+    // Those for musl come after those for the C library that most machines have.
+    let name = names.filter(|name| name.to_str().is_some_and(|name| name.starts_with(&prefix))).min()?;
+    Some(toolchains.join(name))
+}
+
+/// What a `rust-toolchain` or `rust-toolchain.toml` file asks for (rust-lang.github.io/rustup/overrides.html): the channel
+/// of its section `toolchain`, or, in the older form, its one line.
+#[must_use]
+pub fn channel(file: &str) -> Option<String> {
+    let lines = || file.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+    let mut filled = lines().filter(|line| !line.is_empty());
+    let name = match (filled.next(), filled.next()) {
+        (Some(line), None) if !line.contains(['=', '[']) => line,
+        _ => {
+            let section = lines().skip_while(|line| *line != "[toolchain]").skip(1);
+            let mut keys =
+                section.take_while(|line| !line.starts_with('[')).filter_map(|line| line.split_once('='));
+            let value = keys.find(|(key, _)| key.trim() == "channel")?.1.trim();
+            value.trim_matches(['"', '\''])
+        }
+    };
+    // It becomes part of a path.
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    (!name.is_empty() && !name.starts_with('.') && name.bytes().all(plain)).then(|| name.to_owned())
 }
 
 /// The value of `default_toolchain` in rustup's settings, which rustup writes itself, one key a line.
@@ -176,6 +216,21 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(default_toolchain(text), name, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn files_of_trees_say_which_toolchain_they_want() {
+        for (text, name) in [
+            ("1.89.0\n", Some("1.89.0")),
+            ("# ours\nnightly-2026-01-01", Some("nightly-2026-01-01")),
+            ("[toolchain]\nchannel = \"1.89\" # why\ncomponents = [\"clippy\"]\n", Some("1.89")),
+            ("[x]\nchannel = \"a\"\n[toolchain]\nprofile = \"minimal\"\nchannel='stable'", Some("stable")),
+            ("[toolchain]\npath = \"/x\"", None),
+            ("[toolchain]\nchannel = \"../x\"", None),
+            ("", None),
+        ] {
+            assert_eq!(channel(text).as_deref(), name, "{text:?}");
         }
     }
 

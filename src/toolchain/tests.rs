@@ -68,6 +68,7 @@ impl Host {
             path: Some(std::env::join_paths(path).unwrap()),
             home: Some(self.at("home")),
             tools: BTreeMap::new(),
+            rust: None,
         };
         resolve(runner, (word.as_bytes(), &[]), &policy, &lookup, &mut Reading)
     }

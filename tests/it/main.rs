@@ -111,6 +111,9 @@ mod documents;
 mod layering;
 /// Installed packages: prepared, found, and out of reach of what checks do to them.
 mod packages;
+/// A published program and its dependencies, compiled beforehand.
+mod real_warm;
+
 /// Compiled packages for Go modules.
 mod warm_go;
 

@@ -271,3 +271,43 @@ fn crates_that_lie_in_the_tree_are_never_taken_for_fetched_ones() {
         assert_eq!(env.checkrun(&["--", "cargo", "run"]).expect(0).out(), format!("{number}\n"));
     }
 }
+
+#[test]
+fn a_lock_file_that_does_not_match_is_told_and_nothing_is_kept() {
+    let env = place();
+    package(&env, "", "prog", "[dependencies]\nleaf = \"1\"\n");
+    env.write("src/main.rs", "fn main() {}\n").write("Cargo.lock", "version = 4\n").commit();
+    let failed = env.checkrun(&["prepare", "--format", "json", "--runner", "rust"]).expect(101).json();
+    assert_eq!(failed["prepared"][0]["how"], "failed");
+    let tail = failed["prepared"][0]["tail"].as_str().expect("what cargo said");
+    assert!(tail.contains("leaf") || tail.contains("--locked"), "{tail}");
+    assert!(!env.path("cache/packages").exists());
+}
+
+#[test]
+fn the_toolchain_that_a_tree_asks_rustup_for_is_taken() {
+    let env = Env::of(Who::User);
+    let bin = env.path("home/bin");
+    let rustup = env.path("home/.rustup");
+    let script = format!(
+        "mkdir -p {bin} && printf '#!/bin/sh\\n' >{bin}/rustup && chmod 755 {bin}/rustup && ln -s rustup {bin}/cargo
+         for name in default-x 1.2.3-$(uname -m)-unknown-linux-gnu; do
+             at={rustup}/toolchains/$name; mkdir -p $at/bin $at/lib/rustlib
+             for program in cargo rustc; do printf \"#!/bin/sh\\necho $name\\n\" >$at/bin/$program; chmod 755 $at/bin/$program; done
+         done
+         echo 'default_toolchain = \"default-x\"' >{rustup}/settings.toml",
+        bin = bin.display(),
+        rustup = rustup.display()
+    );
+    sh(&env.path("home"), &script);
+    let env = env.var("PATH", format!("{}:/usr/bin:/bin", bin.display()));
+    env.write("a", "").commit();
+    let told = |env: &Env| env.checkrun(&["--", "cargo"]);
+    assert_eq!(told(&env).expect(0).out(), "default-x\n");
+    env.write("rust-toolchain.toml", "[toolchain]\nchannel = \"1.2.3\"\n").commit();
+    assert!(told(&env).expect(0).out().starts_with("1.2.3-"));
+    // In the nearest folder, and by the older name first.
+    env.write("sub/rust-toolchain", "1.70.0\n").commit();
+    let other = env.checkrun(&["--cwd", "sub", "--", "cargo"]);
+    drop(other.refused(&["asks for `1.70.0`", "rustup toolchain install 1.70.0"]));
+}
