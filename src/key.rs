@@ -72,6 +72,12 @@ pub fn inputs_key(action: &Action) -> Digest {
     let mut listing = Listing::new();
     listing.text("kind", "inputs");
     without_tree(&without, &mut listing);
+    // A set names files by their place on the host. What of the host is shown at another place may be another folder next
+    // time, of which the set says nothing.
+    let moved = action.runner.binds.iter().filter(|bind| bind.host != bind.inside);
+    let mut hosts: Vec<&[u8]> = moved.map(|bind| bind.host.as_os_str().as_bytes()).collect();
+    hosts.sort_unstable();
+    listing.list("runner.hosts", hosts.into_iter());
     Digest::of(&listing.bytes)
 }
 
