@@ -52,6 +52,11 @@ impl Summary {
         self.lines = lines;
     }
 
+    /// Takes counts from elsewhere, where the output has told none: told twice, they are the same tests.
+    pub fn take(&mut self, counts: Option<TestCounts>) {
+        self.counts = self.counts.or(counts);
+    }
+
     /// Tests as counted, if the runner counts them.
     #[must_use]
     pub fn tests(&self) -> Option<TestCounts> {

@@ -132,6 +132,7 @@ pub fn expand_runner(runner: &Runner) -> String {
     if let Some(reading) = runner.summary {
         text.text("summary", reading.name());
     }
+    text.texts("results", runner.results.iter().map(String::as_str));
     let rule = &runner.toolchain;
     text.heading("[toolchain]");
     for (key, value) in [

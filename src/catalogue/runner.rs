@@ -157,6 +157,7 @@ fn parse(name: &str, source: Source<'_>) -> Result<Runner, CatalogueError> {
             "description",
             "serves",
             "summary",
+            "results",
             "toolchain",
             "env",
             "cache",
@@ -174,6 +175,7 @@ fn parse(name: &str, source: Source<'_>) -> Result<Runner, CatalogueError> {
         visible: visible(&root, "visible")?,
         caches: caches(&root)?,
         summary: root.word("summary", &Reading::ALL)?,
+        results: packages::results(&root)?,
         found: packages::found(&root)?,
         prepare: packages::prepare(&root)?,
     })

@@ -60,6 +60,7 @@ pub(crate) fn action() -> Action {
             path: vec![PathBuf::from("/opt/go/bin"), PathBuf::from("/usr/bin")],
             env: BTreeMap::from([("GOFLAGS".to_owned(), "-mod=mod".to_owned())]),
             summary: None,
+            results: Vec::new(),
             identity: vec![
                 (PathBuf::from("/home/a/go/bin/go"), Digest([1; 32])),
                 (PathBuf::from("/home/a/shims/go"), Digest([4; 32])),

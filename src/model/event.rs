@@ -62,6 +62,8 @@ pub enum Event<'a> {
     Started,
     /// The check printed something.
     Output(Stream, &'a [u8]),
+    /// The check left a file of test results, with these bytes.
+    Results(&'a [u8]),
     /// Something a person should know, said once.
     Warning(&'a str),
 }

@@ -1,5 +1,5 @@
 //! The nouns of checkrun, shared by every room: what is asked (`check`, `policy`, `runner`), what it is known by
-//! (`digest`), what came of it (`outcome`, `evidence`, `case`), its output cut up (`lines`), words meant (`nearest`) and what is told on the way (`event`).
+//! (`digest`), what came of it (`outcome`, `evidence`, `case`), its output cut up (`lines`), words meant (`nearest`), paths meant (`pattern`) and what is told on the way (`event`).
 //!
 //! Nothing here opens a file, reads a clock or calls the kernel.
 #![forbid(unsafe_code)]
@@ -13,6 +13,7 @@ pub mod layer;
 pub mod lines;
 pub mod nearest;
 pub mod outcome;
+pub mod pattern;
 pub mod policy;
 pub mod runner;
 pub mod units;

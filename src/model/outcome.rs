@@ -136,6 +136,8 @@ pub struct Observation {
     pub usage: Usage,
     /// What it looked at.
     pub looked_at: LookedAt,
+    /// Files of test results that it left: paths below the tree, and bytes.
+    pub results: Vec<(Vec<u8>, Vec<u8>)>,
     /// What was in force.
     pub enforcement: Enforcement,
 }

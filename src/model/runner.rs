@@ -26,6 +26,8 @@ pub struct Runner {
     pub caches: Vec<SharedCache>,
     /// How counts of tests are read from the output, if they are.
     pub summary: Option<Reading>,
+    /// Where its commands leave files of test results (JUnit XML), patterns below the folder that they start in.
+    pub results: Vec<String>,
     /// Folders of installed packages that a working tree may have, for `--deps found`.
     pub found: Vec<FoundRule>,
     /// Steps that fetch packages, for `prepare`.
@@ -165,6 +167,8 @@ pub struct ResolvedRunner {
     pub env: BTreeMap<String, String>,
     /// How counts of tests are read from the output, if they are.
     pub summary: Option<Reading>,
+    /// Where files of test results are left, patterns below the folder that the command starts in.
+    pub results: Vec<String>,
     /// What it was identified by: host files and their content digests, sorted by path.
     pub identity: Vec<(PathBuf, Digest)>,
 }

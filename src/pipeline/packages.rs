@@ -6,6 +6,7 @@
 use crate::model::check::{DepsChoice, DepsLayer};
 use crate::model::digest::Digest;
 use crate::model::layer::Level;
+use crate::model::pattern::matches;
 use crate::model::policy::Policy;
 use crate::model::runner::{PrepareRule, ResolvedRunner, Runner};
 use crate::pipeline::leftovers::sweep;
@@ -189,16 +190,6 @@ pub(super) fn is_input(step: &PrepareRule, cwd: &[u8], path: &[u8]) -> bool {
         || step.inputs.iter().any(|pattern| {
             if pattern.contains('*') { matches(pattern.as_bytes(), inner) } else { named(pattern.as_bytes()) }
         })
-}
-
-/// Whether a pattern, in which `*` stands for anything, is the whole of a path.
-fn matches(pattern: &[u8], path: &[u8]) -> bool {
-    match (pattern, path) {
-        ([], path) => path.is_empty(),
-        ([b'*', rest @ ..], path) => (0..=path.len()).any(|at| matches(rest, &path[at..])),
-        ([first, rest @ ..], [byte, path @ ..]) => first == byte && matches(rest, path),
-        (_, []) => false,
-    }
 }
 
 /// Where preparations of a runner are noted.

@@ -189,6 +189,7 @@ impl Sink for Listener {
     fn event(&mut self, event: Event<'_>) {
         match event {
             Event::Output(stream, bytes) => self.results.push(stream == Stream::Stderr, bytes),
+            Event::Results(bytes) => self.results.file(bytes),
             Event::Warning(text) => self.warnings.push(text.to_owned()),
             _ => {}
         }

@@ -22,6 +22,7 @@ use crate::pipeline::prepare::shown_folder;
 use crate::pipeline::recording::{LogCopy, Recorded, Recording};
 use crate::pipeline::verdict::{Verdict, verdict};
 use crate::pipeline::{Answered, Caching, PipelineError, Prepared, Surroundings};
+use crate::results;
 use crate::sandbox::plan::Plan;
 use crate::sandbox::{self, Interrupts};
 use crate::stage::{self, InUse, LayerOptions};
@@ -75,7 +76,13 @@ pub(super) fn run(
     let since = coarse_now();
     let mut recording = Recording::new(sink, kept_log, copy, summary);
     let seen = sandbox::run(&plan, interrupts, &mut recording)?;
-    let recorded = recording.finish()?;
+    // One that the tree itself has says nothing of this run.
+    let is_left = |path: &[u8]| !prepared.snapshot.has_file(path);
+    let results = seen.results.iter().filter(|(path, _)| is_left(path));
+    results.clone().for_each(|(_, bytes)| recording.event(Event::Results(bytes)));
+    let counts = results::counts(results.map(|(_, bytes)| bytes.as_slice()));
+    let mut recorded = recording.finish()?;
+    recorded.summary.take(counts);
     let tests = recorded.summary.tests();
     let mut verdict = verdict(&seen, tests, prepared.action.command.require_tests);
     verdict.reason =

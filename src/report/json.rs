@@ -35,7 +35,11 @@ impl Lines {
                 }
                 json!({"event": "output", "stream": name, "text": text})
             }
-            Event::Output(..) | Event::Runs(_) | Event::Waiting { .. } | Event::Staging { .. } => {
+            Event::Output(..)
+            | Event::Results(_)
+            | Event::Runs(_)
+            | Event::Waiting { .. }
+            | Event::Staging { .. } => {
                 return None;
             }
         };

@@ -1,8 +1,9 @@
-//! JUnit XML that a runner writes to its standard output (`pytest --junitxml=/dev/stdout`). Characters that XML forbids
+//! JUnit XML that a runner writes to its standard output (`pytest --junitxml=/dev/stdout`) or to a file. Characters that XML forbids
 //! and some runners write all the same are taken out before it is read.
 #![forbid(unsafe_code)]
 
 use crate::model::case::Fate;
+use crate::model::evidence::TestCounts;
 use crate::results::Cases;
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
@@ -37,9 +38,11 @@ impl Report {
         }
     }
 
-    pub(super) fn finish(&mut self, cases: &mut Cases) {
+    /// Reads it; how many tests it told of that came to an end, attempts before the last one left out.
+    pub(super) fn finish(&mut self, cases: &mut Cases) -> TestCounts {
+        let mut counts = TestCounts { passed: 0, failed: 0, skipped: 0 };
         if self.bytes.is_empty() || self.bytes.len() >= REPORT_MAX {
-            return;
+            return counts;
         }
         let allowed = |byte: &u8| *byte >= 0x20 || matches!(byte, b'\t' | b'\n' | b'\r');
         self.bytes.retain(allowed);
@@ -57,12 +60,12 @@ impl Report {
                 Ok(Event::Empty(tag)) => {
                     begin(&tag, &mut open, cases);
                     if tag.name().as_ref() == "testcase" {
-                        end(&mut open, cases);
+                        end(&mut open, cases, &mut counts);
                     }
                 }
                 Ok(Event::End(tag)) => {
                     if tag.name().as_ref() == "testcase" {
-                        end(&mut open, cases);
+                        end(&mut open, cases, &mut counts);
                     }
                     if tag.name().as_ref().starts_with("testsuite") {
                         depth = depth.saturating_sub(1);
@@ -79,7 +82,15 @@ impl Report {
         if let Some(cut) = open {
             cases.started(&cut.id);
         }
+        counts
     }
+}
+
+/// Reads a file; as [`Report::finish`].
+pub(super) fn of_file(bytes: &[u8], cases: &mut Cases) -> TestCounts {
+    let mut report = Report::default();
+    report.push(bytes);
+    report.finish(cases)
 }
 
 fn begin(tag: &BytesStart<'_>, open: &mut Option<Open>, cases: &mut Cases) {
@@ -107,12 +118,17 @@ fn begin(tag: &BytesStart<'_>, open: &mut Option<Open>, cases: &mut Cases) {
     }
 }
 
-fn end(open: &mut Option<Open>, cases: &mut Cases) {
+fn end(open: &mut Option<Open>, cases: &mut Cases, counts: &mut TestCounts) {
     if let Some(case) = open.take() {
         for _ in 0..case.failed_before {
             cases.ended(&case.id, Fate::Failed);
         }
         cases.ended(&case.id, case.fate);
+        match case.fate {
+            Fate::Passed => counts.passed += 1,
+            Fate::Failed | Fate::Aborted => counts.failed += 1,
+            Fate::Skipped => counts.skipped += 1,
+        }
     }
 }
 

@@ -1,9 +1,9 @@
 //! Reads each test by name from what a command prints, whatever the runner: `go test` (`-json` and `-v`), libtest, nextest,
-//! pytest (`-v`, and its summary), TAP, and JUnit XML on the standard output. The command's own exit status stays the
+//! pytest (`-v`, and its summary), TAP, and JUnit XML on the standard output or in files. The command's own exit status stays the
 //! authority for the run; what is read here can make nothing better.
 //!
 //! Nothing says beforehand which runner it is, since a command may start several; each line is taken by the reader whose
-//! form it has. Counts for the record are `summary`'s.
+//! form it has. Counts of what is printed are `summary`'s.
 #![forbid(unsafe_code)]
 
 mod junit;
@@ -13,6 +13,7 @@ mod lines;
 mod tests;
 
 use crate::model::case::{Case, Fate};
+use crate::model::evidence::TestCounts;
 use crate::model::lines::Lines;
 use std::collections::HashMap;
 
@@ -30,6 +31,21 @@ pub struct Results {
     state: lines::State,
     report: junit::Report,
     cases: Cases,
+    /// What files told of.
+    filed: Cases,
+}
+
+/// How many tests the files of one run tell of; `None` where they tell of none.
+pub fn counts<'f>(files: impl Iterator<Item = &'f [u8]>) -> Option<TestCounts> {
+    let mut sum = TestCounts { passed: 0, failed: 0, skipped: 0 };
+    // Only how many, so names need not be kept beyond one file.
+    for file in files {
+        let counts = junit::of_file(file, &mut Cases::default());
+        sum.passed += counts.passed;
+        sum.failed += counts.failed;
+        sum.skipped += counts.skipped;
+    }
+    (sum.passed + sum.failed + sum.skipped > 0).then_some(sum)
 }
 
 /// Tests by name, in the order in which they were first heard of.
@@ -78,6 +94,17 @@ impl Cases {
         }
     }
 
+    fn finish(mut self) -> Vec<Case> {
+        for (id, count) in std::mem::take(&mut self.open) {
+            if let Some(place) = self.places.get(&id) {
+                self.all[*place].aborted += count;
+            }
+        }
+        let heard_of = |case: &Case| case.passed + case.failed + case.skipped + case.aborted > 0;
+        self.all.retain(heard_of);
+        self.all
+    }
+
     fn place(&mut self, id: &str) -> Option<usize> {
         if let Some(place) = self.places.get(id) {
             return Some(*place);
@@ -108,19 +135,19 @@ impl Results {
         self.lines.push(stderr, bytes, LINE_MAX, |line| self.state.line(line, &mut self.cases));
     }
 
-    /// All tests of the run. What was started and did not end is aborted.
+    /// Takes a file that the run left.
+    pub fn file(&mut self, bytes: &[u8]) {
+        let _ = junit::of_file(bytes, &mut self.filed);
+    }
+
+    /// All tests of the run: as it printed them or as its files have them, whichever are more; both are the same tests,
+    /// under names that may differ. What was started and did not end is aborted.
     #[must_use]
     pub fn finish(mut self) -> Vec<Case> {
         self.lines.finish(|line| self.state.line(line, &mut self.cases));
         self.state.finish(&mut self.cases);
-        self.report.finish(&mut self.cases);
-        for (id, count) in std::mem::take(&mut self.cases.open) {
-            if let Some(place) = self.cases.places.get(&id) {
-                self.cases.all[*place].aborted += count;
-            }
-        }
-        let heard_of = |case: &Case| case.passed + case.failed + case.skipped + case.aborted > 0;
-        self.cases.all.retain(heard_of);
-        self.cases.all
+        let _ = self.report.finish(&mut self.cases);
+        let (printed, filed) = (self.cases.finish(), self.filed.finish());
+        if filed.len() > printed.len() { filed } else { printed }
     }
 }

@@ -132,6 +132,30 @@ fn what_is_no_test_is_not_taken_for_one() {
     }
 }
 
+#[test]
+fn files_tell_of_tests_that_were_not_printed() {
+    let first = b"<?xml version='1.0'?><testsuites><testsuite><testcase classname='A' name='one'/><testcase classname='A' \
+                  name='two'><failure/></testcase></testsuite></testsuites>";
+    let second = b"<testsuite><testcase classname='B' name='one'><flakyFailure/></testcase><testcase name='s'><skipped/></testcase>";
+    let files = || [&first[..], &second[..], b"none", b"<testsuite"].into_iter();
+    let counts = TestCounts { passed: 2, failed: 1, skipped: 1 };
+    assert_eq!(super::counts(files()), Some(counts));
+    assert_eq!(super::counts([&b"<testsuite/>"[..]].into_iter()), None);
+    let read = |printed: &str| {
+        let mut results = Results::default();
+        results.push(false, printed.as_bytes());
+        files().for_each(|file| results.file(file));
+        results.finish().into_iter().map(|case| (case.id.clone(), case.fate())).collect::<Vec<_>>()
+    };
+    let filed = read("test a ... ok\n");
+    assert_eq!(filed.len(), 4, "{filed:?}");
+    assert!(filed.contains(&("A::two".to_owned(), Fate::Failed)));
+    // Tried again, so it is as flaky as it says.
+    assert!(filed.contains(&("B::one".to_owned(), Fate::Failed)));
+    let many: String = (0..5).map(|number| format!("test t{number} ... ok\n")).collect();
+    assert!(read(&many).iter().all(|(id, _)| id.starts_with('t')));
+}
+
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(400))]
     /// Foreign bytes: no panic, and no more tests than lines or tags could tell of.

@@ -8,7 +8,7 @@ use crate::sandbox::command::{self, Streams};
 use crate::sandbox::landlock_rules::Grants;
 use crate::sandbox::plan::Plan;
 use crate::sandbox::wire::{At, Failure, Report, Step};
-use crate::sandbox::{init, place, sys};
+use crate::sandbox::{init, place, reports, sys};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -56,7 +56,8 @@ pub(super) fn run(plan: &Plan, channels: Channels) -> ! {
             serve(plan, Streams { null, stdout, stderr, listener: None }, &init, &to_launcher)
                 .map(|()| scratch)
         })
-        .and_then(|_scratch| tell_usage(&to_launcher));
+        .and_then(|scratch| reports::hand_over(plan, scratch.as_fd(), &to_launcher))
+        .and_then(|()| tell_usage(&to_launcher));
     match done {
         Ok(()) => sys::exit_now(0),
         Err(failure) => {

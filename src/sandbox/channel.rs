@@ -51,6 +51,17 @@ pub(super) struct LauncherEnds {
     pub(super) stderr: OwnedFd,
 }
 
+/// Which of the launcher's sources have something to be dealt with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ready {
+    pub(super) signal: bool,
+    pub(super) alarm: bool,
+    pub(super) stdout: bool,
+    pub(super) stderr: bool,
+    pub(super) init: bool,
+    pub(super) supervisor: bool,
+}
+
 /// Opens all channels of one run: the ends for the supervisor and the launcher's own.
 ///
 /// # Errors

@@ -7,11 +7,11 @@ use crate::model::layer::{Enforcement, Layer, LayerState, Level};
 use crate::model::outcome::{Ending, LookedAt, Observation, Stop, Usage};
 use crate::sandbox::Interrupts;
 use crate::sandbox::cgroup::{self, Counted, Group};
-use crate::sandbox::channel;
+use crate::sandbox::channel::{self, Ready};
 use crate::sandbox::observer::read_observation_file;
 use crate::sandbox::plan::Plan;
 use crate::sandbox::wire::{At, Failure, Order, Report, Step};
-use crate::sandbox::{SandboxError, bare, supervisor, sys};
+use crate::sandbox::{SandboxError, bare, reports, supervisor, sys};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::process::{Signal, pidfd_send_signal};
@@ -47,6 +47,7 @@ struct Run<'a> {
     failure: Option<Failure>,
     escaped: Option<String>,
     looked_at: LookedAt,
+    results: Vec<reports::Left>,
 }
 
 /// Runs a plan to its end. The check's output goes to `sink` as it comes.
@@ -94,6 +95,7 @@ impl<'a> Run<'a> {
             failure: None,
             escaped: None,
             looked_at: LookedAt::Unknown(if plan.observe { LOST } else { "not observed" }.to_owned()),
+            results: Vec::new(),
         };
         // While the supervisor builds; the init process waits until it is in the group.
         // Distinguishes the runs of one process.
@@ -269,6 +271,7 @@ impl<'a> Run<'a> {
                     .and_then(read_observation_file)
                     .map_or_else(|| LookedAt::Unknown(LOST.to_owned()), LookedAt::Paths)
             }
+            Some(Report::Left) => self.results = along.map(reports::read).unwrap_or_default(),
             Some(Report::Unobserved(why)) => self.looked_at = LookedAt::Unknown(why),
             Some(Report::Usage { user_us, sys_us, max_rss_kib, written_bytes, full }) => {
                 let secs = |us: u64| Duration::from_micros(us).as_secs_f64();
@@ -359,6 +362,7 @@ impl<'a> Run<'a> {
             network: self.network,
             secs: self.started.elapsed().as_secs_f64(),
             usage: self.usage.unwrap_or_default(),
+            results: std::mem::take(&mut self.results),
             looked_at: std::mem::replace(&mut self.looked_at, LookedAt::Unknown(String::new())),
             enforcement: Enforcement { level: self.plan.level, layers },
         })
@@ -388,13 +392,3 @@ impl Drop for Run<'_> {
 
 /// Why an observation that was to come did not.
 const LOST: &str = "the supervisor ended before it could tell";
-
-/// What is ready to be dealt with.
-struct Ready {
-    signal: bool,
-    alarm: bool,
-    stdout: bool,
-    stderr: bool,
-    init: bool,
-    supervisor: bool,
-}

@@ -38,6 +38,7 @@ mod memory;
 mod mounts;
 mod path_calls;
 mod place;
+mod reports;
 mod seccomp;
 mod supervisor;
 mod sys;

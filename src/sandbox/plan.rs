@@ -83,6 +83,8 @@ pub struct Plan {
     pub cgroup: CgroupKind,
     /// Whether it is noted what the check reads, lists and looks for.
     pub observe: bool,
+    /// Which files that it leaves are of interest, patterns below the folder that it starts in.
+    pub results: Vec<String>,
     /// An empty folder of the run's own on the host; used at level `landlock` only.
     pub scratch: PathBuf,
 }
@@ -156,6 +158,7 @@ impl Plan {
             user: abilities.user,
             cgroup: abilities.cgroup.clone(),
             observe: action.policy.level == Level::Full && abilities.listener.is_ok(),
+            results: action.runner.results.clone(),
             scratch: scratch.to_path_buf(),
         })
     }

@@ -10,7 +10,7 @@ use crate::sandbox::clock::Clock;
 use crate::sandbox::observer::Observer;
 use crate::sandbox::plan::{CHECK_UID, Plan};
 use crate::sandbox::wire::{At, Failure, Report, Step};
-use crate::sandbox::{init, mounts, sys};
+use crate::sandbox::{init, mounts, reports, sys};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, MemfdFlags, Mode, OFlags};
@@ -50,7 +50,7 @@ pub(super) fn run(plan: &Plan, channels: Channels, launcher: i32) -> ! {
         channel::send(&to_child, &[1], Some(built.fd.as_fd())).at(Step::Channel, "root")?;
         let watched = Watched { pid, pidfd, scratch: built.scratch, proc: entered.proc, served, listener };
         drop((to_child, built.fd));
-        attend(watched, &to_launcher)
+        attend(watched, plan, &to_launcher)
     });
     match ended {
         Ok(()) => sys::exit_now(0),
@@ -203,7 +203,7 @@ fn introduce(number: i32, to_launcher: &OwnedFd) -> Result<OwnedFd, Failure> {
 }
 
 /// Serves the clock until the init process ends, and tells what was used.
-fn attend(watched: Watched, to_launcher: &OwnedFd) -> Result<(), Failure> {
+fn attend(watched: Watched, plan: &Plan, to_launcher: &OwnedFd) -> Result<(), Failure> {
     let Served { clock, observer } = match &watched.listener {
         Some(socket) => serve(watched.served, &watched.pidfd, socket, watched.proc.as_fd())?,
         None => watched.served,
@@ -222,6 +222,7 @@ fn attend(watched: Watched, to_launcher: &OwnedFd) -> Result<(), Failure> {
             Err(error) => return Err(Failure::new(Step::Channel, "wait for init", &error)),
         }
     };
+    reports::hand_over(plan, watched.scratch.as_fd(), to_launcher)?;
     let (written_bytes, full) = space_used(&watched.scratch).at(Step::Scratch, "statfs")?;
     let usage = Report::Usage {
         user_us: waited.user_us,

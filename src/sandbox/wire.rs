@@ -133,6 +133,8 @@ pub enum Report {
     Escaped(String),
     /// What the check looked at; a file with it comes with the message.
     Observed,
+    /// The check left files that are of interest; they come with the message.
+    Left,
     /// What the check looked at is not known in full; why.
     Unobserved(String),
     /// All is over: the whole run's usage.
@@ -199,6 +201,7 @@ impl Report {
                 bytes.extend(why.bytes().take(MESSAGE_MAX - 1));
             }
             Self::Observed => bytes.push(9),
+            Self::Left => bytes.push(11),
             Self::Unobserved(why) => {
                 bytes.push(10);
                 bytes.extend(why.bytes().take(MESSAGE_MAX - 1));
@@ -248,6 +251,7 @@ impl Report {
                 full: *rest.get(32)? == 1,
             },
             9 => Self::Observed,
+            11 => Self::Left,
             10 => Self::Unobserved(String::from_utf8_lossy(rest).into_owned()),
             8 => Self::Escaped(String::from_utf8_lossy(rest).into_owned()),
             _ => return None,

@@ -137,13 +137,25 @@ pub(super) fn version(root: &Path, rule: &ToolchainRule) -> String {
 /// The digest of everything that a runner's file says.
 pub(super) fn description(runner: &Runner) -> Digest {
     // The number changes whenever the encoding does.
-    let mut text = b"checkrun.runner/3".to_vec();
-    let Runner { name, description, serves, toolchain, env, visible, caches, summary, found, prepare } =
-        runner;
+    let mut text = b"checkrun.runner/4".to_vec();
+    let Runner {
+        name,
+        description,
+        serves,
+        toolchain,
+        env,
+        visible,
+        caches,
+        summary,
+        results,
+        found,
+        prepare,
+    } = runner;
     put(&mut text, name.as_bytes());
     put(&mut text, description.as_bytes());
     list(&mut text, serves, |text, word| put(text, word.as_bytes()));
     rule(&mut text, toolchain);
+    list(&mut text, results, |text, pattern| put(text, pattern.as_bytes()));
     list(&mut text, env, |text, (name, value)| {
         put(text, name.as_bytes());
         put(text, value.as_bytes());

@@ -176,6 +176,7 @@ pub fn resolve(
         path,
         env: runner.env.clone(),
         summary: runner.summary,
+        results: runner.results.clone(),
         identity: resolution.identity.into_iter().collect(),
     })
 }

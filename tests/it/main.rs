@@ -122,6 +122,9 @@ mod warm_rust;
 
 /// The Debian package.
 mod packaging;
+/// Files of test results.
+mod results;
+
 /// Real projects under check.
 mod real;
 /// Real projects that pass at some dates only, and debuggers.

@@ -1,5 +1,5 @@
-//! The parts of a runner's file about installed packages: folders that a working tree may have, and steps that fetch
-//! them. What becomes of either is `pipeline`'s.
+//! The parts of a runner's file about files: packages that a working tree may have, steps that fetch them, results that
+//! commands leave. What becomes of any is `pipeline`'s.
 #![forbid(unsafe_code)]
 
 use crate::catalogue::CatalogueError;
@@ -7,6 +7,14 @@ use crate::catalogue::document::Section;
 use crate::catalogue::runner::check_below;
 use crate::model::runner::{FoundRule, PrepareRule};
 use std::path::PathBuf;
+
+/// Where files of test results are left.
+pub(super) fn results(root: &Section<'_, '_>) -> Result<Vec<String>, CatalogueError> {
+    let pattern = |text: &&str| {
+        check_below(text).map(|()| (*text).to_owned()).map_err(|problem| root.fail("results", problem))
+    };
+    root.texts("results")?.iter().map(pattern).collect()
+}
 
 pub(super) fn found(root: &Section<'_, '_>) -> Result<Vec<FoundRule>, CatalogueError> {
     let read = |section: &Section<'_, '_>| {
