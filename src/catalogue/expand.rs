@@ -132,6 +132,9 @@ pub fn expand_runner(runner: &Runner) -> String {
     if let Some(reading) = runner.summary {
         text.text("summary", reading.name());
     }
+    if !runner.prelude.is_empty() {
+        text.text("prelude", &runner.prelude);
+    }
     text.texts("results", runner.results.iter().map(String::as_str));
     let rule = &runner.toolchain;
     text.heading("[toolchain]");

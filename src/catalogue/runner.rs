@@ -163,6 +163,7 @@ fn parse(name: &str, source: Source<'_>) -> Result<Runner, CatalogueError> {
             "cache",
             "visible",
             "found",
+            "prelude",
             "prepare",
         ],
     )?;
@@ -177,6 +178,7 @@ fn parse(name: &str, source: Source<'_>) -> Result<Runner, CatalogueError> {
         summary: root.word("summary", &Reading::ALL)?,
         results: packages::results(&root)?,
         found: packages::found(&root)?,
+        prelude: packages::prelude(&root)?,
         prepare: packages::prepare(&root)?,
     })
 }

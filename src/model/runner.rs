@@ -30,6 +30,8 @@ pub struct Runner {
     pub results: Vec<String>,
     /// Folders of installed packages that a working tree may have, for `--deps found`.
     pub found: Vec<FoundRule>,
+    /// What comes before each of the steps, for `sh -e`; empty: nothing.
+    pub prelude: String,
     /// Steps that fetch packages, for `prepare`.
     pub prepare: Vec<PrepareRule>,
 }

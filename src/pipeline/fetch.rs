@@ -97,7 +97,7 @@ fn one(
         snapshot.clone().cut_where(&|path| packages::is_input(step, cwd, path))?
     };
     let mut prepared =
-        prepare_on(&wish_for(wish, rule, script(step, cwd)), seen, &mut Bearings::new(around))?;
+        prepare_on(&wish_for(wish, rule, script((rule, step), cwd)), seen, &mut Bearings::new(around))?;
     if prepared.action.level != Level::Full {
         return Err(PipelineError::PrepareLevel);
     }
@@ -153,7 +153,7 @@ fn wish_for(wish: &Wish, rule: &Runner, script: Vec<u8>) -> Wish {
 }
 
 /// The step, with all that it prints on stderr, then what it left as an archive on stdout.
-fn script(step: &PrepareRule, cwd: &[u8]) -> Vec<u8> {
+fn script((rule, step): (&Runner, &PrepareRule), cwd: &[u8]) -> Vec<u8> {
     let quoted = |path: PathBuf| {
         let mut text = b"'".to_vec();
         for byte in path.as_os_str().as_bytes() {
@@ -168,8 +168,11 @@ fn script(step: &PrepareRule, cwd: &[u8]) -> Vec<u8> {
         step.tree.iter().map(|path| tree.join(path)).chain(step.home.iter().map(|path| home.join(path)));
     let left: Vec<u8> = left.flat_map(quoted).collect();
     let mut text = b"( set -e\n".to_vec();
+    text.extend(rule.prelude.trim().as_bytes());
+    text.push(b'\n');
     text.extend(step.run.trim().as_bytes());
-    text.extend(b"\n) >&2 || exit $?\n");
+    // Not with `||` behind it, where `set -e` would mean nothing (POSIX, 2.14, set).
+    text.extend(b"\n) >&2\nstatus=$?; if [ $status != 0 ]; then exit $status; fi\n");
     if !step.build.is_empty() {
         text.extend(b"(\n");
         text.extend(step.build.trim().as_bytes());

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Version of what preparations are kept under.
-const PREPARE_VERSION: &[u8] = b"checkrun.prepare/1";
+const PREPARE_VERSION: &[u8] = b"checkrun.prepare/2";
 
 /// The largest `rust-toolchain` file that is read, in bytes.
 const RUST_TOOLCHAIN_MAX: u64 = 64 << 10;

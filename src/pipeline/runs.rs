@@ -4,7 +4,7 @@
 use crate::cache;
 use crate::key;
 use crate::logs::LogWriter;
-use crate::model::check::DepsLayer;
+use crate::model::check::{DepsChoice, DepsLayer};
 use crate::model::digest::Digest;
 use crate::model::event::{Event, Sink};
 use crate::model::evidence::{CacheUse, Deps, EVIDENCE_VERSION, Evidence, Foreign, Tally};
@@ -86,7 +86,8 @@ pub(super) fn run(
     let tests = recorded.summary.tests();
     let mut verdict = verdict(&seen, tests, prepared.action.command.require_tests);
     verdict.reason =
-        with_missing(verdict.reason, verdict.outcome, seen.network, prepared.unprepared.as_deref());
+        with_missing(verdict.reason, verdict.outcome, seen.network, prepared.unprepared.as_deref())
+            .map(|reason| with_program(reason, prepared));
     let evidence = Evidence { foreign, ..evidence(prepared, &seen, verdict, &recorded, at) };
     if evidence.outcome.is_answer()
         && let Err(how) = cache::same_sandbox(&evidence, prepared.action.level, &prepared.action.layers)
@@ -268,6 +269,21 @@ fn with_missing(
         _ => return reason,
     };
     Some(reason.map_or_else(|| missing.to_owned(), |reason| format!("{reason}; {missing}")))
+}
+
+/// Where a program is not found and packages were prepared, says that it is not one of theirs.
+fn with_program(reason: String, prepared: &Prepared) -> String {
+    let is_prepared = prepared.action.deps.iter().any(|layer| layer.from == DepsChoice::Prepared);
+    let program = prepared.action.command.argv.first().filter(|word| !word.contains(&b'/'));
+    match program {
+        Some(program) if is_prepared && reason.starts_with("not_found") => {
+            let name: String = String::from_utf8_lossy(program).chars().take(60).collect();
+            format!(
+                "{reason}; `{name}` is not among the prepared packages: name it in the project's requirements and prepare again"
+            )
+        }
+        _ => reason,
+    }
 }
 
 fn recorded_deps(layer: &DepsLayer) -> Deps {

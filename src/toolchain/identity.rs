@@ -149,12 +149,14 @@ pub(super) fn description(runner: &Runner) -> Digest {
         summary,
         results,
         found,
+        prelude,
         prepare,
     } = runner;
     put(&mut text, name.as_bytes());
     put(&mut text, description.as_bytes());
     list(&mut text, serves, |text, word| put(text, word.as_bytes()));
     rule(&mut text, toolchain);
+    put(&mut text, prelude.as_bytes());
     list(&mut text, results, |text, pattern| put(text, pattern.as_bytes()));
     list(&mut text, env, |text, (name, value)| {
         put(text, name.as_bytes());

@@ -120,6 +120,8 @@ mod warm_go;
 /// Compiled dependencies of Rust projects.
 mod warm_rust;
 
+/// Python projects of every form.
+mod packages_python;
 /// The Debian package.
 mod packaging;
 /// Files of test results.

@@ -1,18 +1,12 @@
 //! Installed packages in checks: fetched once by `prepare`, or found in the working tree; never written to by a check. Real
 //! packages come from `.ci/tools`; the index that a preparation asks is a folder served on loopback by the test itself.
 
+use crate::real::tool;
 use crate::support::{EVERYBODY, Env, Output, Who, run};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-
-/// A piece that `.ci/tools` provides.
-fn tool(name: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools").join(name);
-    assert!(path.is_dir(), "{} is not there; `bash .ci/tools` provides it", path.display());
-    path
-}
 
 /// A folder served over HTTP on loopback, for as long as this lives.
 pub(crate) struct Served {
@@ -42,9 +36,14 @@ impl Served {
         Self { server, port }
     }
 
+    /// Where it is.
+    pub(crate) fn address(&self) -> String {
+        format!("http://127.0.0.1:{}/", self.port)
+    }
+
     /// Options by which pip asks this server and no other.
     fn options(&self) -> [String; 4] {
-        let links = format!("PIP_FIND_LINKS=http://127.0.0.1:{}/", self.port);
+        let links = format!("PIP_FIND_LINKS={}", self.address());
         ["--env".to_owned(), "PIP_NO_INDEX=1".to_owned(), "--env".to_owned(), links]
     }
 }
@@ -56,14 +55,14 @@ impl Drop for Served {
     }
 }
 
-fn prepare(env: &Env, served: &Served) -> Output {
+pub(crate) fn prepare(env: &Env, served: &Served) -> Output {
     let options = served.options();
     let mut args = vec!["prepare", "--format", "json", "--runner", "python"];
     args.extend(options.iter().map(String::as_str));
     env.checkrun(&args)
 }
 
-fn json(env: &Env, args: &[&str]) -> serde_json::Value {
+pub(crate) fn json(env: &Env, args: &[&str]) -> serde_json::Value {
     env.checkrun(&[&["--format", "json"], args].concat()).json()
 }
 

@@ -61,6 +61,14 @@ fn step(section: &Section<'_, '_>) -> Result<PrepareRule, CatalogueError> {
     Ok(step)
 }
 
+/// What comes before each step.
+pub(super) fn prelude(root: &Section<'_, '_>) -> Result<String, CatalogueError> {
+    match root.text("prelude")?.unwrap_or_default() {
+        text if text.contains('\0') => Err(root.fail("prelude", "holds a NUL, which no command can")),
+        text => Ok(text.to_owned()),
+    }
+}
+
 fn paths(section: &Section<'_, '_>, key: &str) -> Result<Vec<PathBuf>, CatalogueError> {
     let texts = section.texts(key)?;
     let path = |text: &&str| {
