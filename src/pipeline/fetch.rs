@@ -154,19 +154,13 @@ fn wish_for(wish: &Wish, rule: &Runner, script: Vec<u8>) -> Wish {
 
 /// The step, with all that it prints on stderr, then what it left as an archive on stdout.
 fn script((rule, step): (&Runner, &PrepareRule), cwd: &[u8]) -> Vec<u8> {
-    let quoted = |path: PathBuf| {
-        let mut text = b"'".to_vec();
-        for byte in path.as_os_str().as_bytes() {
-            if *byte == b'\'' { text.extend(b"'\\''") } else { text.push(*byte) }
-        }
-        text.extend(b"' ");
-        text
-    };
     let tree = Path::new(TREE_PLACE).join(std::ffi::OsStr::from_bytes(cwd));
     let home = Path::new(HOME_PLACE);
     let left =
         step.tree.iter().map(|path| tree.join(path)).chain(step.home.iter().map(|path| home.join(path)));
-    let left: Vec<u8> = left.flat_map(quoted).collect();
+    // What lies within another one goes along with it.
+    let wanted: Vec<Vec<u8>> =
+        left.map(|path| [&b"-path "[..], &quoted(path.as_os_str().as_bytes())].concat()).collect();
     let mut text = b"( set -e\n".to_vec();
     text.extend(rule.prelude.trim().as_bytes());
     text.push(b'\n');
@@ -178,11 +172,30 @@ fn script((rule, step): (&Runner, &PrepareRule), cwd: &[u8]) -> Vec<u8> {
         text.extend(step.build.trim().as_bytes());
         text.extend(b"\n) >&2 || echo 'not all packages are built beforehand; checks build the rest' >&2\n");
     }
-    text.extend(b"set --\nfor left in ");
-    text.extend(left);
-    text.extend(b"; do if [ -e \"$left\" ]; then set -- \"$@\" \"$left\"; fi; done\n");
-    text.extend(b"if [ $# = 0 ]; then echo 'the step left nothing of what it is to leave' >&2; exit 1; fi\n");
-    text.extend(b"exec tar -P --format=gnu --hard-dereference --sort=name -cf - \"$@\"\n");
+    text.extend(b"find ");
+    text.extend([TREE_PLACE, " ", HOME_PLACE, " \\( "].concat().bytes());
+    text.extend(wanted.join(&b" -o "[..]));
+    text.extend(b" \\) -prune -print0 >/tmp/left\n");
+    text.extend(
+        b"if ! [ -s /tmp/left ]; then echo 'the step left nothing of what it is to leave' >&2; exit 1; fi\n",
+    );
+    text.extend(
+        b"exec tar -P --format=gnu --hard-dereference --sort=name -cf - --null --files-from=/tmp/left\n",
+    );
+    text
+}
+
+/// A pattern for find(1) in the shell's quotes; of its letters with a meaning, only `*` keeps it.
+fn quoted(pattern: &[u8]) -> Vec<u8> {
+    let mut text = b"'".to_vec();
+    for byte in pattern {
+        match byte {
+            b'\'' => text.extend(b"'\\''"),
+            b'?' | b'[' | b'\\' => text.extend([b'\\', *byte]),
+            byte => text.push(*byte),
+        }
+    }
+    text.push(b'\'');
     text
 }
 

@@ -120,6 +120,10 @@ mod warm_go;
 /// Compiled dependencies of Rust projects.
 mod warm_rust;
 
+/// Builds with Maven, CMake and autotools.
+mod packages_builds;
+/// Node projects.
+mod packages_node;
 /// Python projects of every form.
 mod packages_python;
 /// The Debian package.
