@@ -97,6 +97,7 @@ fn a_lock_file_out_of_step_and_a_registry_out_of_reach_are_named_and_keep_nothin
     failed("other");
     env.write("package.json", manifest);
     drop(served);
+    env.write(".npmrc", "fetch-retries=0\n");
     failed("ECONNREFUSED");
 }
 
