@@ -39,7 +39,6 @@ fn holds(env: &Env, served: &Served, what: &str) {
     assert_eq!(broken["deps"], first["deps"], "{what}: the same packages serve another state of the code");
 }
 
-// pypa/pip#11457 and pypa/setuptools#3548 tell how many forms an installation to be edited has.
 #[test]
 fn a_project_is_known_to_its_own_environment_however_it_is_described() {
     let served = Served::new(&tool("wheels"));
@@ -98,7 +97,7 @@ fn a_uv_lock_file_is_followed_and_one_that_is_out_of_step_is_refused() {
         description("six==1.16.0");
         uv_lock(&env);
         holds(&env, &served, "uv.lock");
-        // astral-sh/uv#10845: with `--frozen` a manifest that has moved on is passed over.
+        // With `--frozen` a manifest that has moved on is passed over.
         description("six>=1.16.0,<2");
         env.commit();
         let refused = prepare(&env, &served).expect(1);
@@ -139,7 +138,7 @@ fn digests_of_requirements_are_insisted_on() {
 fn what_keeps_a_project_from_being_prepared_or_run_is_said() {
     let served = Served::new(&tool("wheels"));
     let env = Env::of(Who::User);
-    // pyenv/pyenv#1115: another version than the one asked for is not quietly taken.
+    // Another version than the one asked for is not quietly taken.
     env.write("requirements.txt", "six==1.16.0\n").write(".python-version", "# pinned\n2.7.18\n").commit();
     let refused = prepare(&env, &served).expect(1);
     let tail = refused.json()["prepared"][0]["tail"].as_str().unwrap_or_default().to_owned();
