@@ -2,7 +2,7 @@
 //! files are known by locks instead, and their rooms sweep them.
 #![forbid(unsafe_code)]
 
-use crate::pipeline::Surroundings;
+use crate::pipeline::{Surroundings, step_inputs};
 use crate::stage::remove_folder;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -14,7 +14,8 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// Removes all of it, and says how much it was.
 pub fn sweep_leftovers(around: &Surroundings) -> u64 {
     let cache = &around.store.cache;
-    let mut swept = sweep(&cache.join("runs")) + sweep(&around.scratch());
+    let mut swept =
+        sweep(&cache.join("runs")) + sweep(&around.scratch()) + sweep(&cache.join(step_inputs::FOLDER));
     for runner in std::fs::read_dir(cache.join("packages")).into_iter().flatten().flatten() {
         swept += sweep(&runner.path());
     }

@@ -22,6 +22,7 @@ mod recording;
 mod repeat;
 mod runs;
 mod standing;
+mod step_inputs;
 mod verdict;
 
 pub use bearings::Bearings;

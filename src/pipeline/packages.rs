@@ -10,6 +10,7 @@ use crate::model::pattern::matches;
 use crate::model::policy::Policy;
 use crate::model::runner::{PrepareRule, ResolvedRunner, Runner};
 use crate::pipeline::leftovers::sweep;
+use crate::pipeline::step_inputs::inputs_of;
 use crate::pipeline::{PipelineError, Surroundings, Wish};
 use crate::sandbox::plan::{HOME_PLACE, TREE_PLACE};
 use crate::sandbox::probe::Abilities;
@@ -24,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Version of what preparations are kept under.
-const PREPARE_VERSION: &[u8] = b"checkrun.prepare/2";
+const PREPARE_VERSION: &[u8] = b"checkrun.prepare/3";
 
 /// The largest `rust-toolchain` file that is read, in bytes.
 const RUST_TOOLCHAIN_MAX: u64 = 64 << 10;
@@ -205,7 +206,7 @@ pub(super) fn preparation_key(
     around: &Surroundings,
     digests: &mut dyn toolchain::FileDigests,
 ) -> Result<Digest, PipelineError> {
-    let inputs = snapshot.part_where(&|path| is_input(step, cwd, path))?;
+    let inputs = inputs_of(step, snapshot, cwd, around)?;
     // The same whatever the check's own command is.
     let program = rule.toolchain.program.as_deref().unwrap_or("sh");
     let lookup = Lookup { rust: rust(rule, snapshot, cwd)?, ..around.lookup.clone() };
@@ -219,7 +220,7 @@ pub(super) fn preparation_key(
     put(PREPARE_VERSION);
     put(&resolved.digest.0);
     put(index.to_string().as_bytes());
-    put(inputs.map(|id| id.hex()).unwrap_or_default().as_bytes());
+    put(inputs.as_bytes());
     put(cwd);
     put(resolved.toolchain.as_bytes());
     put(std::env::consts::ARCH.as_bytes());

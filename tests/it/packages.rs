@@ -340,3 +340,37 @@ fn a_folder_that_is_a_link_out_of_the_tree_is_not_taken() {
     env.write("a", "").commit();
     drop(env.checkrun(&["--deps", "found", "--", "npm", "test"]).refused(&["`node_modules`"]));
 }
+
+/// Which files of a tree a step is kept under is worked out once: a folder that has gone from the repository since, and
+/// that neither the step nor the check reads, is not missed.
+#[test]
+fn the_inputs_of_a_step_are_looked_for_once_in_each_tree() {
+    for who in EVERYBODY {
+        let env = Env::of(who);
+        let runner = "format = 1\ndescription = 'x'\nserves = ['frob']\n[[prepare]]\nwhen = ['frob.lock']\n\
+            inputs = ['*.part']\nrun = 'mkdir deps; cat frob.lock a/*.part >deps/x'\ntree = ['deps']\n";
+        std::fs::create_dir_all(env.path("home/.config/checkrun/runners")).unwrap();
+        std::fs::write(env.path("home/.config/checkrun/runners/frob.toml"), runner).unwrap();
+        env.write("frob.lock", "one ").write("a/b.part", "two").write("deep/er/f", "").commit();
+        drop(env.checkrun(&["prepare", "--runner", "frob", "--policy", "hermetic"]).expect(0));
+        let check = |more: &[&str], text: &str| {
+            let test = format!("test \"$(cat deps/x)\" = '{text}'");
+            let args =
+                [more, &["--runner", "frob", "--tree", "HEAD", "--guard", "exact", "--", "sh", "-c", &test]];
+            env.checkrun(&args.concat())
+        };
+        drop(check(&[], "one two").expect(0));
+        let tree = env.git(&["rev-parse", "HEAD:deep"]);
+        let (object, away) =
+            (env.repo(&format!(".git/objects/{}/{}", &tree[..2], &tree[2..])), env.path("away"));
+        std::fs::rename(&object, &away).unwrap();
+        drop(check(&["--cached-only"], "one two").expect(0));
+        // It is that note which spares the listing.
+        std::fs::remove_dir_all(env.path("cache/step-inputs")).unwrap();
+        drop(check(&["--cached-only"], "one two").refused(&[&tree[..12]]));
+        std::fs::rename(&away, &object).unwrap();
+        // Another input is another preparation, which is not there yet.
+        env.write("a/b.part", "three").commit();
+        drop(check(&[], "one two").expect(1));
+    }
+}
