@@ -268,6 +268,9 @@ pub(super) struct CheckArgs {
     /// A plain folder that is in no git repository
     #[arg(long, value_name = "DIR", help_heading = "Tree")]
     pub(super) dir: Option<PathBuf>,
+    /// With `--dir`: files that .gitignore files name too
+    #[arg(long, help_heading = "Tree", requires = "dir")]
+    pub(super) ignored: bool,
     /// Start the command in this folder of the tree
     #[arg(long, value_name = "SUBDIR", help_heading = "Tree")]
     pub(super) cwd: Option<PathBuf>,

@@ -19,6 +19,9 @@ pub(super) struct PrepareArgs {
     /// A plain folder that is in no git repository
     #[arg(long, value_name = "DIR", help_heading = "Tree")]
     dir: Option<PathBuf>,
+    /// With `--dir`: files that .gitignore files name too
+    #[arg(long, help_heading = "Tree", requires = "dir")]
+    ignored: bool,
     /// The folder of the tree whose lock file is meant
     ///
     /// Checks with the same `--cwd` get what is fetched.
@@ -44,7 +47,7 @@ pub(super) fn prepare(args: PrepareArgs) -> Result<PrepareRequest, Exit> {
     let tree = match (args.tree, args.staged, args.dir) {
         (Some(revision), _, _) => TreeChoice::Revision(revision),
         (None, true, _) => TreeChoice::Staged,
-        (None, false, Some(folder)) => TreeChoice::Folder(folder),
+        (None, false, Some(path)) => TreeChoice::Folder(path, args.ignored),
         (None, false, None) => TreeChoice::Working,
     };
     if args.confine.clock.is_some() || args.confine.clock_mode.is_some() {

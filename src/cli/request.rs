@@ -144,8 +144,8 @@ pub enum TreeChoice {
     Staged,
     /// A revision, as given.
     Revision(String),
-    /// A plain folder.
-    Folder(PathBuf),
+    /// A plain folder, and whether `--ignored` was said.
+    Folder(PathBuf, bool),
 }
 
 /// What part the cache has.
@@ -294,7 +294,7 @@ pub(super) fn check(args: CheckArgs) -> Result<CheckRequest, Exit> {
     let tree = match (args.tree, args.staged, args.dir) {
         (Some(revision), _, _) => TreeChoice::Revision(revision),
         (None, true, _) => TreeChoice::Staged,
-        (None, false, Some(folder)) => TreeChoice::Folder(folder),
+        (None, false, Some(path)) => TreeChoice::Folder(path, args.ignored),
         (None, false, None) => TreeChoice::Working,
     };
     let guard = guard(args.guard, &args.touches)?;

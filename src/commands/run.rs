@@ -91,7 +91,7 @@ pub(super) fn wish(request: CheckRequest, start: &Path) -> Result<Wish, Failure>
         TreeChoice::Working => Source::WorkingTree,
         TreeChoice::Staged => Source::Index,
         TreeChoice::Revision(revision) => Source::Revision(revision),
-        TreeChoice::Folder(folder) => Source::Folder(folder),
+        TreeChoice::Folder(path, ignored) => Source::Folder { path, ignored },
     };
     let policy = match request.policy {
         None => DEFAULT_POLICY.to_owned(),

@@ -53,7 +53,7 @@ fn run_in(
     copied.map_err(|error| format!("cannot copy this program: {error}"))?;
     let wish = Wish {
         start: folder.to_owned(),
-        source: Source::Folder(folder.to_owned()),
+        source: Source::Folder { path: folder.to_owned(), ignored: true },
         cwd: None,
         filled: Filled::default(),
         deps: DepsChoice::None,

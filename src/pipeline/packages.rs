@@ -73,7 +73,7 @@ pub(super) fn found(
     (around, options): (&Surroundings, &DepsOptions),
 ) -> Result<Packages, PipelineError> {
     let top = match (&wish.source, snapshot.repository_root()) {
-        (Source::Folder(folder), _) => wish.start.join(folder),
+        (Source::Folder { path, .. }, _) => wish.start.join(path),
         (_, Some(root)) => root.to_owned(),
         (_, None) => wish.start.clone(),
     };

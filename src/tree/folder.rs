@@ -1,5 +1,5 @@
-//! A plain folder as a tree: every file and link below it, whatever it is called, but for `.git`. No ignore rules, no
-//! repository.
+//! A plain folder as a tree: every file and link below it but for `.git` and, unless they are wanted, for what its own
+//! `.gitignore` files name. No repository and no other rules.
 #![forbid(unsafe_code)]
 
 use crate::tree::EntryKind;
@@ -8,23 +8,44 @@ use crate::tree::error::{TreeError, below};
 use crate::tree::kept::Keeper;
 use crate::tree::listing::Leaf;
 use crate::tree::objects::join;
-use crate::tree::untracked::names;
+use crate::tree::untracked::{self, names};
 use crate::tree::worktree::{Taken, file_kind, special, take};
+use gix::bstr::BStr;
+use gix::index::entry::Mode;
 use rustix::fd::AsFd as _;
 use rustix::fs::{AtFlags, FileType, statat};
 use std::path::Path;
 
-/// Lists the folder and takes the content of its files.
-pub(super) fn leaves(folder: &Path, keeper: &Keeper<'_>) -> Result<Vec<Leaf>, TreeError> {
+/// Lists the folder and takes the content of its files, of those too that are ignored if `ignored`.
+pub(super) fn leaves(folder: &Path, ignored: bool, keeper: &Keeper<'_>) -> Result<Vec<Leaf>, TreeError> {
+    let nothing_tracked = gix::index::State::new(gix::hash::Kind::Sha1);
+    let none = gix::ignore::Search::default();
+    let mut rules = (!ignored).then(|| untracked::stack(folder, none, &nothing_tracked, false));
     let root = open_root(folder).map_err(|error| TreeError::io("open the folder", folder, error))?;
     let mut leaves = Vec::new();
     let mut waiting: Vec<Vec<u8>> = vec![Vec::new()];
     while let Some(path) = waiting.pop() {
         let place = below(folder, &path);
         let fd = open_folder(root.as_fd(), &path).map_err(|error| TreeError::io("open", &place, error))?;
-        for (name, kind) in names(fd.as_fd()).map_err(|error| TreeError::io("list", &place, error))? {
+        let names = names(fd.as_fd()).map_err(|error| TreeError::io("list", &place, error))?;
+        // Before the rules are read, which would wait for ever for what a pipe of that name says.
+        let odd = names.iter().find(|(name, kind)| name == b".gitignore" && is_special(*kind));
+        if let Some((name, kind)) = odd {
+            return Err(special(below(folder, &join(&path, name)), *kind));
+        }
+        for (name, kind) in names {
             let path = join(&path, &name);
             let place = below(folder, &path);
+            if let Some(rules) = &mut rules {
+                let mode = if kind == FileType::Directory { Mode::DIR } else { Mode::FILE };
+                let found = rules.at_entry(BStr::new(&path), Some(mode), &gix::objs::find::Never);
+                if found
+                    .map_err(|error| TreeError::io("read the ignore rules for", &place, error))?
+                    .is_excluded()
+                {
+                    continue;
+                }
+            }
             let is_link = match kind {
                 FileType::Directory => {
                     waiting.push(path);
@@ -43,4 +64,8 @@ pub(super) fn leaves(folder: &Path, keeper: &Keeper<'_>) -> Result<Vec<Leaf>, Tr
         }
     }
     Ok(leaves)
+}
+
+fn is_special(kind: FileType) -> bool {
+    !matches!(kind, FileType::Directory | FileType::RegularFile | FileType::Symlink)
 }

@@ -105,7 +105,12 @@ mod tests {
     use std::path::Path;
 
     fn taken(folder: &Path) -> crate::tree::Snapshot {
-        resolve(folder, &Source::Folder(folder.to_owned()), &folder.join("../scratch")).unwrap()
+        resolve(
+            folder,
+            &Source::Folder { path: folder.to_owned(), ignored: true },
+            &folder.join("../scratch"),
+        )
+        .unwrap()
     }
 
     #[test]

@@ -57,9 +57,13 @@ pub enum Source {
     WorkingTree,
     /// The index, as `git write-tree` gives it.
     Index,
-    /// A plain folder, relative to the start: every file and link in it but those named `.git`, nothing ignored. Empty
-    /// folders are not part of it, as git cannot store them.
-    Folder(PathBuf),
+    /// A plain folder. Empty folders and what is named `.git` are no part of it, as git cannot store them.
+    Folder {
+        /// Where it is, relative to the start.
+        path: PathBuf,
+        /// Whether files that its `.gitignore` files name are part of it.
+        ignored: bool,
+    },
 }
 
 /// What an entry of a tree is.
@@ -160,10 +164,10 @@ pub fn resolve(start: &Path, source: &Source, scratch: &Path) -> Result<Snapshot
             let differing = worktree::index(&repository)?;
             from_index(start, repository, &differing, Kept::default())
         }
-        Source::Folder(folder) => {
+        Source::Folder { path, ignored } => {
             let hash = gix::hash::Kind::Sha1;
             let keeper = Keeper::new(hash, scratch);
-            let leaves = folder::leaves(&start.join(folder), &keeper)?;
+            let leaves = folder::leaves(&start.join(path), *ignored, &keeper)?;
             let (tree, entries) = listing::build(leaves, hash)?;
             Ok(Snapshot {
                 identity: identity(hash, &tree, None, true),

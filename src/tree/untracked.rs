@@ -17,6 +17,8 @@ use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, statat};
 use std::path::Path;
 
+const PARSE: state::ignore::ParseIgnore = state::ignore::ParseIgnore { support_precious: false };
+
 /// Names in a folder with their kind, in byte order, without `.`, `..` and `.git`.
 pub(super) fn names(folder: BorrowedFd<'_>) -> rustix::io::Result<Vec<(Vec<u8>, FileType)>> {
     let mut names = Vec::new();
@@ -74,19 +76,27 @@ fn rules(
     folds_case: bool,
 ) -> Result<gix::worktree::Stack, TreeError> {
     let mut buffer = Vec::new();
-    let parse = state::ignore::ParseIgnore { support_precious: false };
-    let exclude = gix::ignore::Search::from_git_dir(repository.common_dir(), None, &mut buffer, parse)
+    let exclude = gix::ignore::Search::from_git_dir(repository.common_dir(), None, &mut buffer, PARSE)
         .map_err(|error| TreeError::io("read", repository.common_dir().join("info/exclude"), error))?;
-    let source = state::ignore::Source::WorktreeThenIdMappingIfNotSkipped;
-    let ignore = state::Ignore::new(gix::ignore::Search::default(), exclude, None, source, parse);
+    Ok(stack(workdir, exclude, index, folds_case))
+}
 
-    Ok(gix::worktree::Stack::from_state_and_ignore_case(
+/// Rules of the `.gitignore` files below a folder, and those of `exclude`.
+pub(super) fn stack(
+    workdir: &Path,
+    exclude: gix::ignore::Search,
+    index: &gix::index::State,
+    folds_case: bool,
+) -> gix::worktree::Stack {
+    let source = state::ignore::Source::WorktreeThenIdMappingIfNotSkipped;
+    let ignore = state::Ignore::new(gix::ignore::Search::default(), exclude, None, source, PARSE);
+    gix::worktree::Stack::from_state_and_ignore_case(
         workdir,
         folds_case,
         gix::worktree::stack::State::IgnoreStack(ignore),
         index,
         index.path_backing(),
-    ))
+    )
 }
 
 /// The index entries below a folder.

@@ -291,3 +291,45 @@ fn a_plain_folder_takes_the_same_path() {
     std::os::unix::net::UnixListener::bind(env.repo("socket")).unwrap();
     drop(env.checkrun(&["--dir", place.to_str().unwrap(), "--", "true"]).refused(&["socket", "is a socket"]));
 }
+
+/// As `git add -A` would take it, were it a repository; and whole where that is asked for.
+#[test]
+fn of_a_plain_folder_what_its_own_rules_ignore_is_left_out_unless_asked_for() {
+    for who in EVERYBODY {
+        let env = Env::of(who);
+        env.write(".gitignore", "*.log\n/out/\n!kept.log\nd/*\n!d/in\n")
+            .write("a.log", "1")
+            .write("kept.log", "2");
+        env.write("out/x", "3").write("s/out/x", "4").write("d/gone", "5").write("d/in/y", "6");
+        env.write("s/.gitignore", "secret\n!*.log\n")
+            .write("s/secret", "7")
+            .write("s/b.log", "8")
+            .write("secret", "9");
+        env.git(&["add", "-A"]);
+        let tree = env.git(&["write-tree"]);
+        let plain = env.path("plain");
+        let copied = std::process::Command::new("cp").arg("-a").arg(env.path("repo")).arg(&plain).status();
+        assert!(copied.unwrap().success());
+        std::fs::remove_dir_all(plain.join(".git")).unwrap();
+        let dir = ["--dir", plain.to_str().unwrap()];
+        assert_eq!(seen_in(&env, "repo", &dir), tree);
+        let listed = |more: &[&str]| {
+            let find = ["-q", "--", "sh", "-c", "find . -type f | sort | tr '\\n' ' '"];
+            env.checkrun(&[&dir[..], more, &find].concat()).expect(0).out()
+        };
+        assert_eq!(
+            listed(&[]),
+            "./.gitignore ./d/in/y ./kept.log ./s/.gitignore ./s/b.log ./s/out/x ./secret "
+        );
+        assert_eq!(
+            listed(&["--ignored"]),
+            "./.gitignore ./a.log ./d/gone ./d/in/y ./kept.log ./out/x ./s/.gitignore ./s/b.log ./s/out/x ./s/secret ./secret "
+        );
+        drop(env.checkrun(&["--ignored", "--", "true"]).refused(&["--dir"]));
+        std::fs::remove_file(plain.join("s/.gitignore")).unwrap();
+        assert!(
+            std::process::Command::new("mkfifo").arg(plain.join("s/.gitignore")).status().unwrap().success()
+        );
+        drop(env.checkrun(&[&dir[..], &["--", "true"]].concat()).refused(&["s/.gitignore", "is a"]));
+    }
+}

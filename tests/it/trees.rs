@@ -110,7 +110,7 @@ fn a_plain_folder_needs_no_repository() {
     let plain = env.path("home/plain");
     std::fs::create_dir_all(plain.join("sub")).unwrap();
     std::fs::write(plain.join("f"), "plain\n").unwrap();
-    std::fs::write(plain.join(".gitignore"), "f\n").unwrap();
+    std::fs::write(plain.join(".gitignore"), "g\n").unwrap();
     let args = ["--format", "json", "--dir", "plain", "--", "cat", "f"];
     let answer = run(env.command(&args).current_dir(env.path("home"))).expect(0).json();
     assert_eq!(answer["tail"], "plain\n");

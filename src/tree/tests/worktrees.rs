@@ -228,7 +228,13 @@ fn a_plain_folder_has_the_id_that_git_would_give_it() {
     repo.git(&["add", "-f", "x.log"]);
     let expected = repo.git(&["write-tree"]);
     let scratch = tempfile::tempdir().unwrap();
-    let find = || resolve(Path::new("/"), &Source::Folder(repo.path().to_owned()), scratch.path());
+    let find = || {
+        resolve(
+            Path::new("/"),
+            &Source::Folder { path: repo.path().to_owned(), ignored: true },
+            scratch.path(),
+        )
+    };
     let found = find().unwrap();
     assert_eq!(tree(&found), expected);
     assert_eq!(found.repository_root(), None);
@@ -236,7 +242,8 @@ fn a_plain_folder_has_the_id_that_git_would_give_it() {
     make_fifo(&repo.path().join("sub-pipe"));
     let error = find().unwrap_err();
     assert!(matches!(&error, TreeError::Special { path, .. } if path.ends_with("sub-pipe")), "{error}");
-    let error = resolve(repo.path(), &Source::Folder("none".into()), scratch.path()).unwrap_err();
+    let error = resolve(repo.path(), &Source::Folder { path: "none".into(), ignored: true }, scratch.path())
+        .unwrap_err();
     assert!(error.to_string().contains("none"), "{error}");
 }
 

@@ -339,9 +339,13 @@ fn options(request: &CheckRequest) -> Vec<Vec<u8>> {
     let mut say = |option: &str, value: &[u8]| words.extend([option.as_bytes().to_vec(), value.to_vec()]);
     match &request.tree {
         TreeChoice::Revision(revision) => say("--tree", revision.as_bytes()),
-        TreeChoice::Folder(folder) => say("--dir", folder.as_os_str().as_bytes()),
+        TreeChoice::Folder(path, _) => say("--dir", path.as_os_str().as_bytes()),
         TreeChoice::Working | TreeChoice::Staged => {}
     }
+    if matches!(request.tree, TreeChoice::Folder(_, true)) {
+        words.push(b"--ignored".to_vec());
+    }
+    let mut say = |option: &str, value: &[u8]| words.extend([option.as_bytes().to_vec(), value.to_vec()]);
     for (option, value) in [("--policy", &request.policy), ("--runner", &request.runner)] {
         if let Some(value) = value {
             say(option, value.as_bytes());
