@@ -28,11 +28,7 @@ pub(super) fn leaves(folder: &Path, ignored: bool, keeper: &Keeper<'_>) -> Resul
         let place = below(folder, &path);
         let fd = open_folder(root.as_fd(), &path).map_err(|error| TreeError::io("open", &place, error))?;
         let names = names(fd.as_fd()).map_err(|error| TreeError::io("list", &place, error))?;
-        // Before the rules are read, which would wait for ever for what a pipe of that name says.
-        let odd = names.iter().find(|(name, kind)| name == b".gitignore" && is_special(*kind));
-        if let Some((name, kind)) = odd {
-            return Err(special(below(folder, &join(&path, name)), *kind));
-        }
+        untracked::readable_rules(&names, &place)?;
         for (name, kind) in names {
             let path = join(&path, &name);
             let place = below(folder, &path);
@@ -64,8 +60,4 @@ pub(super) fn leaves(folder: &Path, ignored: bool, keeper: &Keeper<'_>) -> Resul
         }
     }
     Ok(leaves)
-}
-
-fn is_special(kind: FileType) -> bool {
-    !matches!(kind, FileType::Directory | FileType::RegularFile | FileType::Symlink)
 }

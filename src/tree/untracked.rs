@@ -8,7 +8,7 @@ use crate::tree::error::{TreeError, below, detail};
 use crate::tree::kept::Keeper;
 use crate::tree::listing::Leaf;
 use crate::tree::objects::join;
-use crate::tree::worktree::{Taken, file_kind, take};
+use crate::tree::worktree::{Taken, file_kind, special, take};
 use crate::tree::{EntryKind, revision};
 use gix::bstr::BStr;
 use gix::index::entry::Mode;
@@ -41,6 +41,15 @@ pub(super) fn names(folder: BorrowedFd<'_>) -> rustix::io::Result<Vec<(Vec<u8>, 
     }
     names.sort_unstable_by(|a, b| a.0.cmp(&b.0));
     Ok(names)
+}
+
+/// Refuses a folder whose rules would be waited for for ever: what a pipe of that name says.
+pub(super) fn readable_rules(names: &[(Vec<u8>, FileType)], folder: &Path) -> Result<(), TreeError> {
+    let is_special = |kind| !matches!(kind, FileType::Directory | FileType::RegularFile | FileType::Symlink);
+    match names.iter().find(|(name, kind)| name == b".gitignore" && is_special(*kind)) {
+        Some((_, kind)) => Err(special(folder.join(".gitignore"), *kind)),
+        None => Ok(()),
+    }
 }
 
 /// Finds them and takes their content.
@@ -127,6 +136,7 @@ impl Walk<'_> {
     fn folder(&mut self, fd: &OwnedFd, folder: &[u8]) -> Result<(), TreeError> {
         let names =
             names(fd.as_fd()).map_err(|error| TreeError::io("list", below(self.workdir, folder), error))?;
+        readable_rules(&names, &below(self.workdir, folder))?;
         let tracked = tracked_in(self.index, folder);
         let first_new = self.waiting.len();
         for (name, kind) in names {
