@@ -150,6 +150,11 @@ fn of_policy(policy: &Policy, listing: &mut Listing) {
     if policy.umask != UMASK {
         listing.text("policy.umask", &format!("{:03o}", policy.umask));
     }
+    let varied = policy.guise.varied();
+    if !varied.is_empty() {
+        let pairs = varied.iter().map(|(input, value)| (input.as_bytes(), value.as_bytes()));
+        listing.pairs("policy.varied", pairs);
+    }
     match policy.clock {
         Clock::Fixed { start, mode } => {
             listing.text("policy.clock", mode.name());

@@ -5,6 +5,7 @@
 use crate::catalogue::clock;
 use crate::catalogue::document::{Section, Source};
 use crate::catalogue::{CatalogueError, names_in, read, unknown};
+use crate::model::guise::Guise;
 use crate::model::layer::{Layer, Level, Need};
 use crate::model::policy::{Aslr, Clock, ClockStart, GitView, Limits, Network, Policy, UMASK, Visible};
 use crate::model::units::{Bytes, parse_duration};
@@ -137,6 +138,7 @@ pub(super) fn parse(name: &str, source: Source<'_>, origin: &str) -> Result<Name
         limits: limits(&root)?,
         aslr: aslr(&root, &mut reasons)?,
         umask: UMASK,
+        guise: Guise::default(),
         clock: clock_of(&root, &mut reasons)?,
         git: git(&root, &mut reasons)?,
         visible: visible(&root, "visible")?,

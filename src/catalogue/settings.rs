@@ -178,6 +178,7 @@ pub fn apply(policy: &Policy, overrides: &Overrides) -> Policy {
     override_limits(&mut changed.limits, overrides);
     changed.aslr = overrides.aslr.unwrap_or(changed.aslr);
     changed.umask = overrides.umask.unwrap_or(changed.umask);
+    overrides.varied.iter().for_each(|variation| changed.guise.vary(variation));
     for layer in limited(overrides) {
         changed.layers.insert(layer, Need::Require);
     }

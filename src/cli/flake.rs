@@ -13,7 +13,7 @@ use std::time::Duration;
 const DEFAULT_RATE: Share = Share::TWENTIETH;
 
 /// What `--explain` can turn.
-const AXES: [&str; 12] = [
+const AXES: [&str; 17] = [
     "clock",
     "timezone",
     "locale",
@@ -24,6 +24,11 @@ const AXES: [&str; 12] = [
     "cpu",
     "aslr",
     "umask",
+    "hostname",
+    "user",
+    "memory",
+    "network",
+    "listing",
     "order",
     "repetition",
 ];

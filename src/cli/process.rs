@@ -1,6 +1,7 @@
 //! What a check's first process starts with, beside its environment: options that few ask for. What they come to is `request`'s.
 #![forbid(unsafe_code)]
 
+use crate::model::guise::Variation;
 use crate::model::policy::Aslr;
 use clap::{Args, ValueEnum};
 
@@ -13,6 +14,13 @@ pub(super) struct ProcessArgs {
     /// Modes that new files lack, in octal [default: 022]
     #[arg(long, value_name = "MASK", value_parser = mask, help_heading = "Sandbox")]
     pub(super) umask: Option<u32>,
+    /// Other hostname, user, network, listing (repeatable)
+    ///
+    /// `hostname=NAME`; `user=NUMBER`, such as 0 or 65534; `network=blackhole`, where what is sent elsewhere vanishes and
+    /// connections hang, or `network=ipv4`, without IPv6; `listing=ascending`, `descending` or a number to shuffle by, the
+    /// order in which the folders of the tree list what is in them. Part of the key.
+    #[arg(long, value_name = "INPUT=VALUE", value_parser = Variation::parse, help_heading = "Sandbox")]
+    pub(super) vary: Vec<Variation>,
 }
 
 /// `--aslr`.

@@ -341,6 +341,7 @@ pub(super) fn confined(args: ConfineArgs) -> Result<CheckRequest, Exit> {
             output: args.output_limit,
             aslr: args.process.aslr.map(Into::into),
             umask: args.process.umask,
+            varied: args.process.vary,
         },
         clock,
         require_tests: None,

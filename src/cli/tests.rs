@@ -4,6 +4,7 @@
 use super::*;
 use crate::model::check::Guard;
 use crate::model::event::Format;
+use crate::model::guise::Variation;
 use crate::model::policy::{Aslr, ClockMode, ClockStart, ClockWish, Overrides};
 use crate::model::units::Bytes;
 use std::path::PathBuf;
@@ -59,7 +60,7 @@ fn a_string_and_a_list_are_the_same_command() {
 #[test]
 fn every_option_arrives() {
     let line = "-C there --format json -v --staged --cwd sub --guard touches --policy strict --runner go --env A=b=c \
-                --env HOMEY --clock 2020-02-02T00:00:00Z --clock-mode frozen --timeout 10m --memory 4GiB --cpus 1.5 --pids 9 --disk 1GiB --output-limit 1MiB --aslr off --umask 027 \
+                --env HOMEY --clock 2020-02-02T00:00:00Z --clock-mode frozen --timeout 10m --memory 4GiB --cpus 1.5 --pids 9 --disk 1GiB --output-limit 1MiB --aslr off --umask 027 --vary user=0 --vary hostname=b \
                 --scope a --scope :!b --touches c --require-tests --refresh --show-output --output o.json --log l.txt -- x";
     let invocation = read(line).unwrap();
     assert_eq!(
@@ -89,6 +90,7 @@ fn every_option_arrives() {
         output: Some(Bytes(1 << 20)),
         aslr: Some(Aslr::Off),
         umask: Some(0o027),
+        varied: vec![Variation::User(0), Variation::HostName("b".to_owned())],
     };
     assert_eq!(run.check.overrides, expected);
     let clock = ClockWish { start: Some(ClockStart::At(1_580_601_600)), mode: Some(ClockMode::Frozen) };

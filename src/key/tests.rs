@@ -3,6 +3,7 @@
 use super::*;
 use crate::model::check::{Command, Filled, TreeIdentity};
 use crate::model::digest::{ObjectFormat, ObjectId};
+use crate::model::guise::{Guise, Listing, Shape};
 use crate::model::layer::Level;
 use crate::model::policy::{Aslr, ClockMode, Limits, Network, Visible};
 use crate::model::units::Bytes;
@@ -48,6 +49,7 @@ pub(crate) fn action() -> Action {
             },
             aslr: Aslr::On,
             umask: UMASK,
+            guise: Guise::default(),
             clock: Clock::Fixed { start: 1_767_225_600, mode: ClockMode::Ticking },
             git: GitView::None,
             visible: vec![visible("/usr", false), visible("/lib64", true)],
@@ -104,6 +106,10 @@ const MATTERS: &[Change] = &[
     }),
     ("aslr", |a| a.policy.aslr = Aslr::Off),
     ("umask", |a| a.policy.umask = 0o077),
+    ("host name", |a| a.policy.guise.host_name = "other".to_owned()),
+    ("user", |a| a.policy.guise.uid = 0),
+    ("network shape", |a| a.policy.guise.network = Shape::BlackHole),
+    ("listing", |a| a.policy.guise.listing = Listing::Ascending),
     ("clock", |a| a.policy.clock = Clock::Host),
     ("clock start", |a| a.policy.clock = Clock::Fixed { start: 1, mode: ClockMode::Ticking }),
     ("clock mode", |a| a.policy.clock = Clock::Fixed { start: 1_767_225_600, mode: ClockMode::Frozen }),

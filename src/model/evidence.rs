@@ -35,6 +35,9 @@ pub struct Evidence {
     /// Why what it depended on is not known in full, where that was to be observed and is not; then the whole tree counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unobserved: Option<String>,
+    /// What it took its surroundings for, where that was not the usual: values by input.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub varied: BTreeMap<String, String>,
     /// How it ended.
     pub outcome: Outcome,
     /// Exit status, if it exited.
@@ -191,6 +194,7 @@ pub(crate) mod tests {
                 digest: format!("b3:{}", "4".repeat(64)),
             }],
             unobserved: Some("a program made a namespace or a root of its own".to_owned()),
+            varied: BTreeMap::from([("user".to_owned(), "0".to_owned())]),
             outcome: Outcome::Passed,
             exit: Some(0),
             signal: None,

@@ -1,5 +1,5 @@
-//! The nouns of checkrun, shared by every room: what is asked (`check`, `policy`, `runner`), what it is known by
-//! (`digest`), what came of it (`outcome`, `evidence`, `case`), its output cut up (`lines`), words meant (`nearest`), paths meant (`pattern`) and what is told on the way (`event`).
+//! The nouns of checkrun, shared by every room: what is asked (`check`, `policy`, `runner`), the surroundings that a check takes for real
+//! (`guise`), what it is known by (`digest`), what came of it (`outcome`, `evidence`, `case`), its output cut up (`lines`), words meant (`nearest`), paths meant (`pattern`) and what is told on the way (`event`).
 //!
 //! Nothing here opens a file, reads a clock or calls the kernel.
 #![forbid(unsafe_code)]
@@ -9,6 +9,7 @@ pub mod check;
 pub mod digest;
 pub mod event;
 pub mod evidence;
+pub mod guise;
 pub mod layer;
 pub mod lines;
 pub mod nearest;

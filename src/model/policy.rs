@@ -2,6 +2,7 @@
 //! TOML is `catalogue`'s; kernel constants are `sandbox`'s.
 #![forbid(unsafe_code)]
 
+use crate::model::guise::{Guise, Variation};
 use crate::model::layer::{Layer, Level, Need};
 use crate::model::units::Bytes;
 use std::collections::BTreeMap;
@@ -27,6 +28,8 @@ pub struct Policy {
     pub aslr: Aslr,
     /// Which permissions files that the check makes do not get (umask(2)).
     pub umask: u32,
+    /// What it takes its surroundings for.
+    pub guise: Guise,
     /// What wall clock it sees.
     pub clock: Clock,
     /// What of git it sees in its tree.
@@ -179,7 +182,7 @@ pub struct Visible {
 }
 
 /// Limits and the like given on the command line, in place of the policy's own; they may widen as well as tighten.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Overrides {
     /// Wall time.
     pub timeout: Option<Duration>,
@@ -197,4 +200,6 @@ pub struct Overrides {
     pub aslr: Option<Aslr>,
     /// Permissions that new files do not get.
     pub umask: Option<u32>,
+    /// Inputs with another value; the last of one input counts.
+    pub varied: Vec<Variation>,
 }

@@ -228,6 +228,7 @@ fn evidence(
         cwd: shown_folder(&action.command.cwd),
         foreign: Foreign::default(),
         unobserved: None,
+        varied: action.policy.guise.varied(),
         deps: action.deps.iter().map(recorded_deps).collect(),
         outcome: verdict.outcome,
         exit: verdict.exit,

@@ -95,6 +95,8 @@ pub struct Answer {
     deps: Vec<Deps>,
     #[serde(skip_serializing_if = "Option::is_none")]
     unobserved: Option<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    varied: BTreeMap<String, String>,
     pub(super) outcome: Outcome,
     pub(super) exit: Option<i32>,
     pub(super) signal: Option<i32>,
@@ -140,6 +142,7 @@ impl Answer {
             argv: circumstances.argv.iter().map(text).collect(),
             deps: evidence.deps,
             unobserved: evidence.unobserved,
+            varied: evidence.varied,
             outcome: evidence.outcome,
             exit: evidence.exit,
             signal: evidence.signal,

@@ -221,6 +221,7 @@ pub fn evidence_text(evidence: &Evidence, asked: &Circumstances) -> String {
     );
     rows.extend(left_out(evidence.foreign).map(|text| ("left out", text)));
     rows.extend(evidence.unobserved.iter().map(|why| ("inputs", format!("not known in full: {why}"))));
+    rows.extend(evidence.varied.iter().map(|(input, value)| ("varied", format!("{input}={value}"))));
     if asked.guard != Guard::Exact {
         rows.push(("guard", asked.guard.name().to_owned()));
     }

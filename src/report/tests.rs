@@ -50,6 +50,7 @@ fn evidence() -> Evidence {
     Evidence {
         deps: Vec::new(),
         unobserved: None,
+        varied: std::collections::BTreeMap::new(),
         version: EVIDENCE_VERSION,
         key: "b3:00".to_owned(),
         tree: "8f3c1ad2b4c6ffffffffffffffffffffffffffff".to_owned(),

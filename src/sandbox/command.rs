@@ -5,7 +5,7 @@
 use crate::model::layer::{Layer, Level};
 use crate::model::policy::Aslr;
 use crate::sandbox::landlock_rules::{self, Grants};
-use crate::sandbox::plan::{CHECK_UID, HOME_PLACE, Plan, TREE_PLACE};
+use crate::sandbox::plan::{HOME_PLACE, Plan, TREE_PLACE};
 use crate::sandbox::seccomp::{self, Wanted};
 use crate::sandbox::wire::{At, Failure, MESSAGE_MAX, Report, Step};
 use crate::sandbox::{channel, supervisor, sys};
@@ -57,7 +57,8 @@ fn become_command(plan: &Plan, streams: &Streams, errors: &OwnedFd) -> Result<io
         // in here can remount, move or uncover them (mount_namespaces(7)).
         sys::prctl(libc::PR_SET_DUMPABLE, 1).at(Step::InnerUser, "dumpable")?;
         sys::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS).at(Step::InnerUser, "")?;
-        supervisor::map_user(CHECK_UID, CHECK_UID)?;
+        let uid = plan.guise.uid;
+        supervisor::map_user(uid, uid, uid)?;
         rustix::process::chdir(Path::new(TREE_PLACE).join(&plan.cwd))
             .at(Step::Cwd, plan.cwd.to_string_lossy())?;
     }

@@ -2,11 +2,12 @@
 //! with it when the command's first process has ended. One thread, no long-lived state beside its descriptors.
 #![forbid(unsafe_code)]
 
+use crate::model::guise::Shape;
 use crate::model::layer::Layer;
 use crate::model::policy::Network;
 use crate::sandbox::plan::Plan;
 use crate::sandbox::wire::{At, Failure, Order, Report, Step};
-use crate::sandbox::{cgroup, channel, command, mounts, sys};
+use crate::sandbox::{cgroup, channel, command, mounts, network, sys};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -80,7 +81,8 @@ fn serve(plan: &Plan, inside: Inside) -> Result<(), ()> {
         }
     }
     // A check that passes did without.
-    let network = plan.network == Network::Loopback && ending != Ok(0) && looked_for_network();
+    let usual = plan.network == Network::Loopback && plan.guise.network == Shape::Loopback;
+    let network = usual && ending != Ok(0) && looked_for_network();
     tell(&Report::Ended { ending, leftovers, network })
 }
 
@@ -110,7 +112,7 @@ fn prepare(plan: &Plan, channel: &OwnedFd, supervisor: OwnedFd) -> Result<(), Fa
     drop(sys::set_name(c"init"));
     if plan.network == Network::Loopback {
         sys::unshare(libc::CLONE_NEWNET).at(Step::Namespaces, "network")?;
-        sys::bring_loopback_up().at(Step::Loopback, "")?;
+        network::shape(plan.guise.network).at(Step::Loopback, "")?;
     }
     wait_for_go(channel)?;
     let Some((_, Some(root))) = channel::receive(supervisor.as_fd()).at(Step::Channel, "root")? else {

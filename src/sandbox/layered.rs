@@ -3,7 +3,9 @@
 #![forbid(unsafe_code)]
 
 use crate::sandbox::mounts::PLAIN;
-use crate::sandbox::place;
+use crate::sandbox::plan::Plan;
+use crate::sandbox::wire::{At, Failure, Step};
+use crate::sandbox::{listing, place};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{
@@ -36,7 +38,7 @@ pub(super) fn attach_part(
 pub(super) struct Layered {
     upper: &'static str,
     work: &'static str,
-    at: &'static str,
+    pub(super) at: &'static str,
 }
 
 pub(super) const TREE: Layered = Layered { upper: "src", work: "work", at: "src" };
@@ -53,6 +55,21 @@ pub(super) fn copy_in(
         place::copy_tree(layer.as_fd(), target.as_fd())?;
     }
     attach_part(scratch, to.upper, root, to.at).map_err(Into::into)
+}
+
+/// The tree as a copy, with its folders in the order that is asked for.
+pub(super) fn copy_tree(
+    plan: &Plan,
+    root: BorrowedFd<'_>,
+    scratch: BorrowedFd<'_>,
+    tree: &[OwnedFd],
+) -> Result<(), Failure> {
+    copy_in(root, scratch, tree, TREE).at(Step::Tree, "copy")?;
+    let folder = |name: &str| place::folder(scratch, Path::new(name), false).at(Step::Tree, name);
+    // The overlay's work folder, which a copy leaves empty.
+    let (tree, aside) = (folder(TREE.upper)?, folder(TREE.work)?);
+    listing::set(tree.as_fd(), aside.as_fd(), plan.guise.listing)
+        .at(Step::Tree, "in the order that was asked for")
 }
 
 /// Mounts an overlay of the layers at its place.

@@ -34,8 +34,10 @@ mod interrupts;
 mod landlock_rules;
 mod launch;
 mod layered;
+mod listing;
 mod memory;
 mod mounts;
+mod network;
 mod path_calls;
 mod place;
 mod reports;
@@ -64,6 +66,14 @@ pub enum SandboxError {
         policy: String,
         /// Each missing layer and what stopped it.
         missing: Vec<(Layer, String)>,
+    },
+    /// What the check is to take its surroundings for cannot be had at this level.
+    #[error("`{input}` cannot be varied: {why}")]
+    Guise {
+        /// The word for it.
+        input: String,
+        /// Why not.
+        why: &'static str,
     },
     /// /proc is not there, or not of this process's own PID namespace.
     #[error("/proc {why}, so that no process of a sandbox can be looked after")]
@@ -113,6 +123,7 @@ impl SandboxError {
                 "mount it for this PID namespace: `mount -t proc proc /proc`, `unshare --mount-proc`, bwrap's `--proc /proc`"
                     .to_owned(),
             ),
+            Self::Guise { .. } => Some("leave `--vary` out, or take `--policy hermetic`".to_owned()),
             Self::Nul { .. } => None,
             Self::Lost => Some("was it out of memory? run it again, or set a lower --memory".to_owned()),
         }

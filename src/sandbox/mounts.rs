@@ -2,9 +2,10 @@
 //! is resolved twice and no symbolic link is followed. Which paths are shown is the plan's business.
 #![forbid(unsafe_code)]
 
+use crate::model::guise::Guise;
 use crate::model::runner::Bind;
-use crate::sandbox::layered::{HOME, TREE, attach_part, copy_in, mount_at};
-use crate::sandbox::plan::{Plan, TreeStyle};
+use crate::sandbox::layered::{HOME, TREE, attach_part, copy_in, copy_tree, mount_at};
+use crate::sandbox::plan::{HOME_PLACE, Plan, TreeStyle};
 use crate::sandbox::wire::{At, Failure, Step};
 use crate::sandbox::{etc, place, sys};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -158,7 +159,13 @@ pub(super) fn build(plan: &Plan, sources: Sources) -> Result<Root, Failure> {
     }
     rustix::fs::symlinkat("../tmp", &root, "var/tmp").at(Step::Root, "var/tmp")?;
     rustix::fs::symlinkat("../run", &root, "var/run").at(Step::Root, "var/run")?;
-    make_etc(root.as_fd())?;
+    // Another user's home is the same folder, so that what was prepared is found.
+    if let Some(name) =
+        Path::new(plan.guise.home()).strip_prefix("/").ok().filter(|name| *name != Path::new(HOME.at))
+    {
+        rustix::fs::symlinkat(HOME_PLACE, &root, name).at(Step::Root, plan.guise.home())?;
+    }
+    make_etc(root.as_fd(), &plan.guise)?;
     make_devices(root.as_fd(), sources.devices)?;
     // Before the binds, some of which lie below the home folder or /tmp and would be covered by them.
     writable_places(plan, root.as_fd(), scratch.as_fd(), (&sources.tree, &sources.home))?;
@@ -200,9 +207,12 @@ fn make_tmpfs(options: &[(&str, &str)]) -> rustix::io::Result<OwnedFd> {
     fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, PLAIN)
 }
 
-fn make_etc(root: BorrowedFd<'_>) -> Result<(), Failure> {
+fn make_etc(root: BorrowedFd<'_>, guise: &Guise) -> Result<(), Failure> {
     let etc = place::folder(root, Path::new("etc"), false).at(Step::Etc, "")?;
     for (name, text) in etc::FILES {
+        place::write_file(etc.as_fd(), name, text.as_bytes()).at(Step::Etc, name)?;
+    }
+    for (name, text) in etc::of_guise(guise) {
         place::write_file(etc.as_fd(), name, text.as_bytes()).at(Step::Etc, name)?;
     }
     for (name, target) in etc::LINKS {
@@ -338,7 +348,7 @@ fn writable_places(
         TreeStyle::Overlay => mount_at(root, scratch, tree, TREE)
             .or_else(|_| copy_in(root, scratch, tree, TREE))
             .at(Step::Tree, "overlay, then copy")?,
-        TreeStyle::Copy => copy_in(root, scratch, tree, TREE).at(Step::Tree, "copy")?,
+        TreeStyle::Copy => copy_tree(plan, root, scratch, tree)?,
     }
     match (home, plan.style) {
         ([], _) => attach_part(scratch, "home", root, "home/check").at(Step::Scratch, "home")?,

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::model::check::Action;
+use crate::model::guise::{CHECK_UID, Guise, Listing, Shape};
 use crate::model::layer::{Layer, LayerState, Level, Need};
 use crate::model::policy::{Aslr, Clock, GitView, Limits, Network, Policy};
 use crate::model::runner::Bind;
@@ -15,8 +16,6 @@ use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The user and group that the check runs as inside.
-pub const CHECK_UID: u32 = 1000;
 /// Where the tree is inside.
 pub const TREE_PLACE: &str = "/src";
 /// The check's home inside.
@@ -73,6 +72,8 @@ pub struct Plan {
     pub aslr: Aslr,
     /// Permissions that new files do not get.
     pub umask: u32,
+    /// What it takes its surroundings for.
+    pub guise: Guise,
     /// The wall clock.
     pub clock: Clock,
     /// What of git it sees.
@@ -118,7 +119,10 @@ impl Plan {
         let in_home = action.deps.iter().filter(|layer| layer.in_home);
         let home = in_home.map(|layer| layer.folder.join("home")).collect();
         let layers = planned_layers(&action.policy, abilities)?;
-        let style = if abilities.overlay.is_ok() && action.policy.level == Level::Full {
+        let style = if abilities.overlay.is_ok()
+            && action.policy.level == Level::Full
+            && action.policy.guise.listing == Listing::Host
+        {
             TreeStyle::Overlay
         } else {
             TreeStyle::Copy
@@ -153,11 +157,15 @@ impl Plan {
             limits: action.policy.limits,
             aslr: action.policy.aslr,
             umask: action.policy.umask,
+            guise: action.policy.guise.clone(),
             clock: action.policy.clock,
             git: action.policy.git,
             user: abilities.user,
             cgroup: abilities.cgroup.clone(),
-            observe: action.policy.level == Level::Full && abilities.listener.is_ok(),
+            // Another user's home is a link, which may be to another place on the host.
+            observe: action.policy.level == Level::Full
+                && abilities.listener.is_ok()
+                && action.policy.guise.uid == CHECK_UID,
             results: action.runner.results.clone(),
             scratch: scratch.to_path_buf(),
         })
@@ -172,6 +180,7 @@ pub fn planned_layers(
     policy: &Policy,
     abilities: &Abilities,
 ) -> Result<BTreeMap<Layer, LayerState>, SandboxError> {
+    refuse_guise(policy)?;
     let mut states = BTreeMap::new();
     let mut missing = Vec::new();
     for layer in Layer::ALL {
@@ -187,6 +196,21 @@ pub fn planned_layers(
         Ok(states)
     } else {
         Err(SandboxError::Missing { policy: policy.name.clone(), missing })
+    }
+}
+
+/// What a check takes its surroundings for is made of namespaces; the host's own are not ours to change.
+fn refuse_guise(policy: &Policy) -> Result<(), SandboxError> {
+    let varied = policy.guise.varied();
+    let refused = |input: &str, why| SandboxError::Guise { input: input.to_owned(), why };
+    match varied.keys().next() {
+        Some(input) if policy.level == Level::Landlock => {
+            Err(refused(input, "level `landlock` has no namespaces"))
+        }
+        _ if policy.network == Network::Host && policy.guise.network != Shape::Loopback => {
+            Err(refused("network", "the policy opens the host's own"))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -221,8 +245,9 @@ fn environment(action: &Action, path: &[PathBuf]) -> BTreeMap<Vec<u8>, Vec<u8>> 
     let full = action.policy.level == Level::Full;
     let mut env: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
     let mut set = |name: &str, value: &[u8]| drop(env.insert(name.as_bytes().to_vec(), value.to_vec()));
-    set("USER", b"check");
-    set("LOGNAME", b"check");
+    let guise = &action.policy.guise;
+    set("USER", guise.user_name().as_bytes());
+    set("LOGNAME", guise.user_name().as_bytes());
     set("SHELL", b"/bin/sh");
     set("LANG", b"C.UTF-8");
     set("LC_ALL", b"C.UTF-8");
@@ -232,7 +257,7 @@ fn environment(action: &Action, path: &[PathBuf]) -> BTreeMap<Vec<u8>, Vec<u8>> 
     set("CI", b"1");
     if full {
         // At level `landlock` these lie in the run's own folder, whose name is not known yet.
-        set("HOME", HOME_PLACE.as_bytes());
+        set("HOME", guise.home().as_bytes());
         set("TMPDIR", b"/tmp");
     }
     if let Clock::Fixed { start, .. } = action.policy.clock {

@@ -3,6 +3,7 @@
 //! by every run and by `doctor`. No decision is made here.
 #![forbid(unsafe_code)]
 
+use crate::model::guise::CHECK_UID;
 use crate::model::layer::{Layer, LayerState, Level};
 use crate::sandbox::cgroup::{self, CgroupKind};
 use crate::sandbox::plan::HostUser;
@@ -219,7 +220,7 @@ fn enter_user_namespace(user: HostUser) -> Result<(), Failure> {
         sys::prctl(libc::PR_SET_DUMPABLE, 1).at(Step::SwitchUser, "")?;
     }
     sys::unshare(libc::CLONE_NEWUSER).at(Step::Namespaces, "")?;
-    supervisor::map_user(user.uid, user.gid)
+    supervisor::map_user(CHECK_UID, user.uid, user.gid)
 }
 
 /// Does with a namespace what a run would.

@@ -8,7 +8,7 @@ use crate::model::policy::Clock::Fixed;
 use crate::sandbox::channel::{self, Channels};
 use crate::sandbox::clock::Clock;
 use crate::sandbox::observer::Observer;
-use crate::sandbox::plan::{CHECK_UID, Plan};
+use crate::sandbox::plan::Plan;
 use crate::sandbox::wire::{At, Failure, Report, Step};
 use crate::sandbox::{init, mounts, reports, sys};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -105,7 +105,7 @@ fn enter(plan: &Plan, launcher: i32) -> Result<Entered, Failure> {
     };
     // What is made in the sandbox's file systems gets the modes we say, whatever the caller's umask.
     rustix::process::umask(Mode::from_raw_mode(0o022));
-    rustix::system::sethostname(b"checkrun").at(Step::HostName, "")?;
+    rustix::system::sethostname(plan.guise.host_name.as_bytes()).at(Step::HostName, "")?;
     hide_command_line();
     let clock = match plan.clock {
         // It reads this process's own vDSO, which after the next step nobody may.
@@ -168,19 +168,19 @@ fn enter_namespaces(plan: &Plan) -> Result<i64, Failure> {
         flags |= libc::CLONE_NEWTIME;
     }
     sys::unshare(flags).at(Step::Namespaces, "")?;
-    map_user(plan.user.uid, plan.user.gid)?;
+    map_user(plan.guise.uid, plan.user.uid, plan.user.gid)?;
     if plan.uses(Layer::Time) {
         return set_time_origin().at(Step::TimeOffsets, "/proc/self/timens_offsets");
     }
     Ok(0)
 }
 
-/// Maps the check's user to one host user and nothing else (user_namespaces(7)): `setgroups` must be given up first.
-pub(super) fn map_user(uid: u32, gid: u32) -> Result<(), Failure> {
+/// Maps the check's user, whose group has the same number, to one host user and nothing else (user_namespaces(7)): `setgroups` must be given up first.
+pub(super) fn map_user(inside: u32, uid: u32, gid: u32) -> Result<(), Failure> {
     let write = |file: &str, text: &str| std::fs::write(file, text).at(Step::IdMap, file);
     write("/proc/self/setgroups", "deny")?;
-    write("/proc/self/gid_map", &format!("{CHECK_UID} {gid} 1"))?;
-    write("/proc/self/uid_map", &format!("{CHECK_UID} {uid} 1"))
+    write("/proc/self/gid_map", &format!("{inside} {gid} 1"))?;
+    write("/proc/self/uid_map", &format!("{inside} {uid} 1"))
 }
 
 /// Offsets are in force for processes forked from now on (time_namespaces(7), Linux 5.6).

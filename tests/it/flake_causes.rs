@@ -8,7 +8,8 @@ fn explain(env: &Env, script: &str) -> Value {
     explain_with(env, &[], &["sh", "-c", script])
 }
 
-fn explain_with(env: &Env, options: &[&str], command: &[&str]) -> Value {
+/// The same, with options and any command.
+pub fn explain_with(env: &Env, options: &[&str], command: &[&str]) -> Value {
     let start = ["flake", "--explain", "--format", "json"];
     let output = env.checkrun(&[&start[..], options, &["--"], command].concat());
     assert!([0, 1, 3].contains(&output.status), "{output:?}");

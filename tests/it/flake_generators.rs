@@ -35,7 +35,47 @@ const BASE: [Generator; 3] = [
     },
 ];
 /// More of the same kinds, and those that a loaded machine may spoil, or that take long.
-const LONG: [Generator; 7] = [
+const LONG: [Generator; 13] = [
+    Generator {
+        name: "a host name with capitals",
+        axis: "hostname",
+        command: &["sh", "-c", "test $(hostname) = $(hostname | tr A-Z a-z)"],
+        cause: Some("hostname"),
+    },
+    Generator {
+        name: "root",
+        axis: "user",
+        command: &["sh", "-c", "test $(id -u) != 0"],
+        cause: Some("user"),
+    },
+    Generator {
+        name: "half of the runs take far more memory",
+        axis: "memory",
+        command: &[PYTHON, "-c", "import os; it = b'x' * (os.urandom(1)[0] % 2 * 160_000_000)"],
+        cause: Some("memory"),
+    },
+    Generator {
+        name: "a connection that has to hang",
+        axis: "network",
+        command: &[
+            PYTHON,
+            "-c",
+            "import socket\ntry: socket.create_connection(('10.255.255.1', 81), timeout=0.1)\nexcept TimeoutError: pass",
+        ],
+        cause: Some("network"),
+    },
+    Generator {
+        name: "without IPv6",
+        axis: "network",
+        command: &[PYTHON, "-c", "import socket; socket.create_server(('::1', 0), family=socket.AF_INET6)"],
+        cause: Some("network"),
+    },
+    Generator {
+        name: "first name of a folder",
+        axis: "listing",
+        command: &[PYTHON, "-c", "import os; assert os.listdir('many')[0] in ('0', '1', '2', '3', '4', '5')"],
+        cause: Some("directory-order"),
+    },
     Generator {
         name: "month end",
         axis: "clock",
@@ -93,6 +133,9 @@ fn right_of(generator: &Generator, sessions: u32, is_long: bool) -> u32 {
     let mut right = 0;
     for _ in 0..sessions {
         let env = Env::of(Who::Root);
+        for name in 0..10 {
+            env.write(&format!("many/{name}"), "");
+        }
         let mut args = vec!["flake", "--explain", "--format", "json"];
         if !is_long {
             args.extend(["--axis", generator.axis, "--axis", "umask"]);

@@ -41,6 +41,8 @@ mod flake_generators;
 mod flake_pages;
 /// What is known to be flaky and does not gate, and what is kept of single tests.
 mod flake_quarantine;
+/// Why a check is flaky, where its surroundings decide.
+mod flake_surroundings;
 /// Each test of a flaky check by name.
 mod flake_tests;
 /// One check from question to answer.
@@ -51,6 +53,8 @@ mod foreign_bytes;
 mod foreign_input;
 /// The guides in docs/, run.
 mod guides;
+/// What a check takes its surroundings for, by `--vary`.
+mod guises;
 /// Help, version, manual page, completions.
 mod help;
 /// Guard `inputs`: observed inputs.

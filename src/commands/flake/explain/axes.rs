@@ -1,15 +1,25 @@
 //! What can be turned, each by an option that a user has too, and to which values.
 #![forbid(unsafe_code)]
 
+use crate::model::guise::{HOST_NAME_MAX, Listing, NOBODY, Shape, Variation};
 use crate::model::policy::{Aslr, ClockMode, ClockStart};
-use crate::model::units::{INSTANT_MAX, parse_instant, show_cpus, show_instant};
+use crate::model::units::{Bytes, INSTANT_MAX, parse_instant, show_cpus, show_duration, show_instant};
 use crate::pipeline::Wish;
+use std::time::Duration;
 
 /// One day, in seconds.
 const DAY: i64 = 86_400;
 
 /// Axes in the words of `--axis`.
 pub(super) const CLOCK: &str = "clock";
+pub(super) const MEMORY: &str = "memory";
+const NETWORK: &str = "network";
+
+const MIB: u64 = 1 << 20;
+/// What a run is given in memory beyond what it usually takes, at least.
+const ROOM: u64 = 16 * MIB;
+/// How long a check may wait for an answer, at least.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How one input is turned.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,6 +34,10 @@ pub(super) enum Turn {
     Aslr(Aslr),
     /// Permissions that new files do not get.
     Umask(u32),
+    /// So much memory, and no more.
+    Memory(Bytes),
+    /// It takes its surroundings for something else; the most time that it is given, where that is less than usual.
+    Vary(Variation, Option<Duration>),
     /// Other words for the same suite: in another order, say. What that is in a few words, and the command.
     Command(String, Vec<Vec<u8>>),
 }
@@ -62,6 +76,11 @@ impl Arm {
             Turn::Cpus(milli) => format!("--cpus {}", show_cpus(*milli)),
             Turn::Aslr(aslr) => format!("--aslr {}", aslr.name()),
             Turn::Umask(mask) => format!("--umask {mask:03o}"),
+            Turn::Memory(bytes) => format!("--memory {}MiB", bytes.0 / MIB),
+            Turn::Vary(variation, None) => format!("--vary {variation}"),
+            Turn::Vary(variation, Some(most)) => {
+                format!("--vary {variation} --timeout {}", show_duration(*most).replace(' ', ""))
+            }
             Turn::Command(what, _) => what.clone(),
         }
     }
@@ -88,6 +107,11 @@ impl Arm {
             Turn::Cpus(milli) => wish.overrides.cpus_milli = Some(*milli),
             Turn::Aslr(aslr) => wish.overrides.aslr = Some(*aslr),
             Turn::Umask(mask) => wish.overrides.umask = Some(*mask),
+            Turn::Memory(bytes) => wish.overrides.memory = Some(*bytes),
+            Turn::Vary(variation, most) => {
+                wish.overrides.varied.push(variation.clone());
+                wish.overrides.timeout = most.or(wish.overrides.timeout);
+            }
             Turn::Command(_, argv) => wish.argv.clone_from(argv),
         }
         wish
@@ -130,6 +154,54 @@ pub(super) fn plain(wish: &Wish, aslr: Aslr) -> Vec<Arm> {
         arms.push(Arm { axis: "umask", cause: "umask", turn: Turn::Umask(0) });
     }
     arms
+}
+
+/// What runs of the check as it is have used.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Usual {
+    /// The most memory at one time that a quarter of them stays within, in bytes.
+    pub(super) memory: u64,
+    /// Wall time of the longest.
+    pub(super) longest: Duration,
+}
+
+/// Memory: a quarter more than the sparest quarter of the runs has used, so that a check that sometimes takes far more is told from one that
+/// always takes as much; and room for what a start costs.
+pub(super) fn memory(wish: &Wish, usual: Usual, in_force: Option<Bytes>) -> Option<Arm> {
+    let more = (usual.memory / 4).max(ROOM);
+    let limit = Bytes((usual.memory.saturating_add(more)).div_ceil(MIB).saturating_mul(MIB));
+    let is_less = in_force.is_none_or(|known| limit.0 < known.0);
+    let wanted = wish.overrides.memory.is_none() && usual.memory > 0 && is_less;
+    wanted.then_some(Arm { axis: MEMORY, cause: "memory", turn: Turn::Memory(limit) })
+}
+
+/// What the check takes its surroundings for: host name, user, network, the order of folders. `timeout` is what is in force.
+pub(super) fn guises(wish: &Wish, usual: Usual, timeout: Duration) -> Vec<Arm> {
+    // Where nothing ever answers, a check may wait until its time is up; it gets ten times as long as it usually takes.
+    let patience = Duration::from_secs((usual.longest * 10).max(PATIENCE).as_secs());
+    let patience = Some(patience).filter(|patience| *patience < timeout);
+    // As long as the kernel lets it be, in parts that a name of the DNS may have (RFC 1035, 63 each).
+    let half = HOST_NAME_MAX / 2;
+    let long = format!("{}.{}", "a".repeat(half - 1), "b".repeat(half));
+    let host_name = |name: &str| Variation::HostName(name.to_owned());
+    let arms = [
+        ("hostname", "hostname", host_name("build-7"), None),
+        ("hostname", "hostname", host_name("Build-Host"), None),
+        ("hostname", "hostname", host_name(&long), None),
+        ("user", "user", Variation::User(0), None),
+        ("user", "user", Variation::User(NOBODY), None),
+        (NETWORK, "network", Variation::Network(Shape::BlackHole), patience),
+        (NETWORK, "network", Variation::Network(Shape::Ipv4), None),
+        ("listing", "directory-order", Variation::Listing(Listing::Ascending), None),
+        ("listing", "directory-order", Variation::Listing(Listing::Descending), None),
+        ("listing", "directory-order", Variation::Listing(Listing::Shuffled(1)), None),
+        ("listing", "directory-order", Variation::Listing(Listing::Shuffled(2)), None),
+    ];
+    let is_said = |axis: &str| wish.overrides.varied.iter().any(|said| said.input() == axis);
+    arms.into_iter()
+        .filter(|(axis, ..)| !is_said(axis))
+        .map(|(axis, cause, variation, most)| Arm { axis, cause, turn: Turn::Vary(variation, most) })
+        .collect()
 }
 
 /// Dates around one: the days of a week, ends of months and of the year, leap days, and years to come and gone.

@@ -10,6 +10,7 @@ use crate::model::evidence::{Evidence, Tally};
 use crate::model::outcome::Outcome;
 use crate::pipeline::{Director, Execution, PipelineError};
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// Most tests of a check that are counted by name.
 const NAMES_MAX: usize = 2000;
@@ -60,7 +61,10 @@ impl Director for Batch<'_> {
     }
 
     fn ran(&mut self, execution: Execution) {
-        count(&mut self.names[execution.variant], &execution.cases);
+        let names = &mut self.names[execution.variant];
+        count(names, &execution.cases);
+        let Evidence { usage, secs, .. } = &execution.evidence;
+        names.used.push((usage.max_rss_bytes, Duration::try_from_secs_f64(*secs).unwrap_or_default()));
         let tally = &mut self.tallies[execution.variant];
         self.done += 1;
         match execution.evidence.outcome {

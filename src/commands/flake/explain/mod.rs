@@ -3,6 +3,7 @@
 //! Every arm is a check that a user could ask for by the options that are told with it.
 #![forbid(unsafe_code)]
 
+mod asked;
 mod axes;
 mod batch;
 mod edges;
@@ -11,21 +12,20 @@ mod page;
 mod suite;
 mod told;
 
-use crate::cli::{CheckRequest, FlakeRequest, TreeChoice};
+use crate::cli::FlakeRequest;
 use crate::commands::flake::{jobs, remember_cause};
 use crate::commands::run::wish;
 use crate::commands::session::output_place;
 use crate::commands::{Failure, Session};
 use crate::model::evidence::Tally;
 use crate::model::policy::Clock;
-use crate::model::units::show_duration;
 use crate::pipeline::{self, Bearings, Prepared, Wish};
 use crate::report::write_atomically;
 use crate::stats;
-use axes::Arm;
+use asked::options;
+use axes::{Arm, Usual};
 use batch::Batch;
 use order::Names;
-use std::os::unix::ffi::OsStrExt;
 use std::time::Instant;
 use suite::Suite;
 use told::{ArmTold, Report};
@@ -89,12 +89,12 @@ pub(super) fn explain(request: &FlakeRequest, session: &mut Session) -> Result<u
         options: options(&request.check),
         axes: request.axes.clone(),
     };
-    let before = bench.run_base(BASE, session)?;
+    let (before, usual) = bench.run_base(BASE, session)?;
     let mut skipped = Vec::new();
     let suite = bench.suite(&mut skipped, session)?;
     let mut prepared = Vec::new();
     let mut tried = Vec::new();
-    for arm in bench.arms(suite.as_ref(), &mut skipped) {
+    for arm in bench.arms(suite.as_ref(), usual, &mut skipped) {
         match bench.prepare(&arm) {
             Ok(ready) => {
                 prepared.push(ready);
@@ -161,12 +161,20 @@ impl Bench<'_> {
     }
 
     /// The arms; axes that cannot be turned go to `skipped`, with why.
-    fn arms(&self, suite: Option<&(Suite, Names)>, skipped: &mut Vec<(&'static str, String)>) -> Vec<Arm> {
-        let mut arms = axes::plain(&self.wish, self.base.action.policy.aslr);
+    fn arms(
+        &self,
+        suite: Option<&(Suite, Names)>,
+        usual: Usual,
+        skipped: &mut Vec<(&'static str, String)>,
+    ) -> Vec<Arm> {
+        let policy = &self.base.action.policy;
+        let mut arms = axes::plain(&self.wish, policy.aslr);
+        arms.extend(axes::memory(&self.wish, usual, policy.limits.memory));
+        arms.extend(axes::guises(&self.wish, usual, policy.limits.timeout));
         if let Some((suite, own)) = suite {
             arms.extend(suite.arms(&own.order));
         }
-        match self.base.action.policy.clock {
+        match policy.clock {
             Clock::Fixed { start, .. } => arms.extend(axes::clock(start)),
             Clock::Commit { .. } | Clock::Host => {
                 skipped.push((axes::CLOCK, "the check has the host's clock".to_owned()));
@@ -233,10 +241,16 @@ impl Bench<'_> {
         run_batch(variants, times, self.jobs, session)
     }
 
-    fn run_base(&mut self, times: u64, session: &mut Session) -> Result<Tally, Failure> {
+    fn run_base(&mut self, times: u64, session: &mut Session) -> Result<(Tally, Usual), Failure> {
         self.runs += times;
-        let (tallies, _) = run_batch(&[&self.base], &[times], self.jobs, session)?;
-        Ok(tallies.first().copied().unwrap_or_default())
+        let (tallies, names) = run_batch(&[&self.base], &[times], self.jobs, session)?;
+        let mut used = names.into_iter().next().unwrap_or_default().used;
+        used.sort_unstable();
+        let usual = Usual {
+            memory: used.get(used.len() / 4).map_or(0, |(memory, _)| *memory),
+            longest: used.iter().map(|(_, took)| *took).max().unwrap_or_default(),
+        };
+        Ok((tallies.first().copied().unwrap_or_default(), usual))
     }
 
     fn screen(
@@ -331,41 +345,4 @@ fn pure(tally: Tally) -> Option<bool> {
         Tally { passed: 0, .. } => Some(false),
         _ => None,
     }
-}
-
-/// What the caller asked besides the command, as words of a command line; without the clock, which an arm may set.
-fn options(request: &CheckRequest) -> Vec<Vec<u8>> {
-    let mut words: Vec<Vec<u8>> = Vec::new();
-    let mut say = |option: &str, value: &[u8]| words.extend([option.as_bytes().to_vec(), value.to_vec()]);
-    match &request.tree {
-        TreeChoice::Revision(revision) => say("--tree", revision.as_bytes()),
-        TreeChoice::Folder(path, _) => say("--dir", path.as_os_str().as_bytes()),
-        TreeChoice::Working | TreeChoice::Staged => {}
-    }
-    if matches!(request.tree, TreeChoice::Folder(_, true)) {
-        words.push(b"--ignored".to_vec());
-    }
-    let mut say = |option: &str, value: &[u8]| words.extend([option.as_bytes().to_vec(), value.to_vec()]);
-    for (option, value) in [("--policy", &request.policy), ("--runner", &request.runner)] {
-        if let Some(value) = value {
-            say(option, value.as_bytes());
-        }
-    }
-    if let Some(cwd) = &request.cwd {
-        say("--cwd", cwd.as_os_str().as_bytes());
-    }
-    for pathspec in &request.scope {
-        say("--scope", pathspec.as_bytes());
-    }
-    for passed in &request.env {
-        let value = passed.value.as_ref().map(|value| [&passed.name[..], b"=", value].concat());
-        say("--env", value.as_deref().unwrap_or(&passed.name));
-    }
-    if let Some(timeout) = request.overrides.timeout {
-        say("--timeout", show_duration(timeout).replace(' ', "").as_bytes());
-    }
-    if request.tree == TreeChoice::Staged {
-        words.push(b"--staged".to_vec());
-    }
-    words
 }

@@ -11,6 +11,7 @@ use crate::model::evidence::Tally;
 use crate::report::shell_words;
 use serde::Serialize;
 use std::collections::HashMap;
+use std::time::Duration;
 
 /// Most tests that are looked into.
 const TESTS: usize = 5;
@@ -82,12 +83,14 @@ pub(super) fn dependents(
     Ok(found)
 }
 
-/// What became of tests by name over some runs of one command.
+/// What became of tests by name over some runs of one command, and what these runs used.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Names {
     /// In the order of the first run.
     pub(super) order: Vec<String>,
     pub(super) tallies: HashMap<String, Tally>,
+    /// The most memory that each run held at one time, in bytes, and how long it took.
+    pub(super) used: Vec<(u64, Duration)>,
 }
 
 impl Names {
