@@ -48,7 +48,7 @@ fn the_user_is_named_as_the_cause() {
     is_named(&Env::new(), "user", "user", home);
 }
 
-// golang/go#61965 and the like: what takes memory by chance is killed where there is less of it.
+// What takes memory by chance is killed where there is less of it.
 #[test]
 fn memory_is_named_where_it_sometimes_takes_far_more() {
     let env = Env::of(Who::Root);

@@ -214,7 +214,8 @@ impl Report {
         }
         let axes: std::collections::BTreeSet<&str> = self.arms.iter().map(|arm| arm.axis).collect();
         let axes: Vec<&str> = axes.into_iter().collect();
-        let _ = writeln!(text, "  turned: {}; {} runs in {}", axes.join(", "), self.runs, seconds(self.secs));
+        let axes = if axes.is_empty() { "nothing".to_owned() } else { axes.join(", ") };
+        let _ = writeln!(text, "  turned: {axes}; {} runs in {}", self.runs, seconds(self.secs));
         text
     }
 }
