@@ -105,9 +105,27 @@ fn the_order_of_folders_is_named_as_the_cause() {
 fn what_the_caller_varies_stays_as_it_is() {
     let env = Env::new();
     let start = ["flake", "--explain", "--format", "json", "--axis", "hostname", "--axis", "user"];
-    let check = ["--vary", "user=0", "--umask", "077", "--", "sh", "-c", "test $(hostname) = checkrun"];
+    let check = [
+        "--vary",
+        "user=0",
+        "--umask",
+        "077",
+        "--clock",
+        "2020-02-02T00:00:00Z",
+        "--deps",
+        "none",
+        "--",
+        "sh",
+        "-c",
+        "test $(hostname) = checkrun",
+    ];
     let told = env.checkrun(&[&start[..], &check].concat()).expect(0).json();
     let passes = told["passes"][0].as_str().unwrap();
-    assert!(passes.starts_with("checkrun --refresh --umask 077 --vary user=0 -- sh"), "{told}");
+    assert!(
+        passes.starts_with(
+            "checkrun --refresh --umask 077 --deps none --vary user=0 --clock 2020-02-02T00:00:00Z -- sh"
+        ),
+        "{told}"
+    );
     assert!(told["arms"].as_array().unwrap().iter().all(|arm| arm["axis"] == "hostname"), "{told}");
 }

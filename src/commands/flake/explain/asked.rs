@@ -2,11 +2,41 @@
 #![forbid(unsafe_code)]
 
 use crate::cli::{CheckRequest, TreeChoice};
-use crate::model::units::{show_cpus, show_duration};
+use crate::model::check::DepsChoice;
+use crate::model::policy::ClockStart;
+use crate::model::units::{show_cpus, show_duration, show_instant};
+use crate::report::shell_words;
 use std::os::unix::ffi::OsStrExt;
 
-/// What the caller asked besides the command, as words of a command line; without the clock, which an arm may set.
-pub(super) fn options(request: &CheckRequest) -> Vec<Vec<u8>> {
+/// What the caller asked besides the command, as words of a command line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Asked {
+    words: Vec<Vec<u8>>,
+    /// When the clock starts, which an arm may set itself.
+    clock: Vec<Vec<u8>>,
+}
+
+impl Asked {
+    pub(super) fn new(request: &CheckRequest) -> Self {
+        let clock = match request.clock.start {
+            None => None,
+            Some(ClockStart::At(at)) => Some(show_instant(at)),
+            Some(ClockStart::Commit) => Some("commit".to_owned()),
+            Some(ClockStart::Host) => Some("host".to_owned()),
+        };
+        let clock = clock.map(|clock| vec![b"--clock".to_vec(), clock.into_bytes()]).unwrap_or_default();
+        Self { words: options(request), clock }
+    }
+
+    /// The words before `--`, for one whose own options set the clock or not.
+    pub(super) fn start(&self, sets_clock: bool) -> String {
+        let clock: &[Vec<u8>] = if sets_clock { &[] } else { &self.clock };
+        let program = [b"checkrun".to_vec(), b"--refresh".to_vec()];
+        shell_words(&[&program, &self.words[..], clock].concat())
+    }
+}
+
+fn options(request: &CheckRequest) -> Vec<Vec<u8>> {
     let mut words: Vec<Vec<u8>> = Vec::new();
     let mut say = |option: &str, value: &[u8]| words.extend([option.as_bytes().to_vec(), value.to_vec()]);
     match &request.tree {
@@ -45,11 +75,20 @@ pub(super) fn options(request: &CheckRequest) -> Vec<Vec<u8>> {
             say(option, value.as_bytes());
         }
     }
+    if request.deps != DepsChoice::default() {
+        say("--deps", request.deps.name().as_bytes());
+    }
+    if let Some(mode) = request.clock.mode {
+        say("--clock-mode", mode.name().as_bytes());
+    }
     for variation in &asked.varied {
         say("--vary", variation.to_string().as_bytes());
     }
-    if request.tree == TreeChoice::Staged {
-        words.push(b"--staged".to_vec());
-    }
+    let flags = [
+        ("--staged", request.tree == TreeChoice::Staged),
+        ("--submodules", request.filled.submodules),
+        ("--lfs", request.filled.lfs),
+    ];
+    words.extend(flags.into_iter().filter_map(|(flag, is_set)| is_set.then(|| flag.as_bytes().to_vec())));
     words
 }

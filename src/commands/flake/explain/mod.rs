@@ -22,7 +22,7 @@ use crate::model::policy::Clock;
 use crate::pipeline::{self, Bearings, Prepared, Wish};
 use crate::report::write_atomically;
 use crate::stats;
-use asked::options;
+use asked::Asked;
 use axes::{Arm, Usual};
 use batch::Batch;
 use order::Names;
@@ -54,8 +54,8 @@ struct Bench<'a> {
     bearings: Bearings<'a>,
     jobs: usize,
     runs: u64,
-    /// What was asked besides the command, as words of a command line.
-    options: Vec<Vec<u8>>,
+    /// What was asked besides the command.
+    asked: Asked,
     /// The only inputs that are to be turned; all where none is named.
     axes: Vec<String>,
 }
@@ -86,7 +86,7 @@ pub(super) fn explain(request: &FlakeRequest, session: &mut Session) -> Result<u
         bearings: Bearings::new(&around),
         jobs: usize::from(jobs(request)),
         runs: 0,
-        options: options(&request.check),
+        asked: Asked::new(&request.check),
         axes: request.axes.clone(),
     };
     let (before, usual) = bench.run_base(BASE, session)?;
@@ -115,7 +115,7 @@ pub(super) fn explain(request: &FlakeRequest, session: &mut Session) -> Result<u
     let report = Report::new(told::Experiment {
         base,
         prepared: &bench.base,
-        options: bench.options,
+        asked: bench.asked,
         arms: tried.iter().map(ArmTold::new).collect(),
         skipped,
         edges,

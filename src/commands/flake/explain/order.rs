@@ -207,7 +207,6 @@ impl Bench<'_> {
 
     /// A command line that runs those words as a check, with the options that were given.
     pub(super) fn command(&self, argv: &[Vec<u8>]) -> String {
-        let start = [vec![b"checkrun".to_vec(), b"--refresh".to_vec()], self.options.clone()].concat();
-        format!("{} -- {}", shell_words(&start), shell_words(argv))
+        format!("{} -- {}", self.asked.start(false), shell_words(argv))
     }
 }

@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 use crate::commands::flake::explain::Tried;
+use crate::commands::flake::explain::asked::Asked;
+use crate::commands::flake::explain::axes::CLOCK;
 use crate::commands::flake::explain::order::Dependent;
 use crate::model::evidence::Tally;
 use crate::model::units::show_instant;
@@ -19,7 +21,7 @@ pub(super) struct Experiment<'a> {
     pub(super) base: Tally,
     pub(super) prepared: &'a Prepared,
     /// What the caller asked besides the command.
-    pub(super) options: Vec<Vec<u8>>,
+    pub(super) asked: Asked,
     pub(super) arms: Vec<ArmTold>,
     pub(super) skipped: Vec<(&'static str, String)>,
     pub(super) edges: Vec<Edge>,
@@ -134,14 +136,13 @@ impl Report {
                 causes.push(arm.cause);
             }
         }
-        let start = [vec![b"checkrun".to_vec(), b"--refresh".to_vec()], found.options].concat();
-        let start = shell_words(&start);
         if causes.contains(&"concurrency") {
             // A part of a processor is on one processor too, so it says nothing of its own here.
             causes.retain(|cause| *cause != "async-wait");
         }
-        let as_it_is = (format!("{start} -- {cmd}"), rate(found.base));
+        let as_it_is = (format!("{} -- {cmd}", found.asked.start(false)), rate(found.base));
         let command = |arm: &&ArmTold| {
+            let start = found.asked.start(arm.axis == CLOCK);
             let words = match &arm.command {
                 Some(words) => format!("{start} -- {words}"),
                 None => format!("{start} {} -- {cmd}", arm.options),
