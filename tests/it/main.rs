@@ -37,8 +37,6 @@ mod flake;
 mod flake_causes;
 /// Checks of known truth, and whether it is found.
 mod flake_generators;
-/// Published packages whose tests are known to be flaky.
-mod flake_packages;
 /// What a session of flakes leaves to read.
 mod flake_pages;
 /// What is known to be flaky and does not gate, and what is kept of single tests.

@@ -89,6 +89,6 @@ fn options(request: &CheckRequest) -> Vec<Vec<u8>> {
         ("--submodules", request.filled.submodules),
         ("--lfs", request.filled.lfs),
     ];
-    words.extend(flags.into_iter().filter_map(|(flag, is_set)| is_set.then(|| flag.as_bytes().to_vec())));
+    words.extend(flags.into_iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| flag.as_bytes().to_vec()));
     words
 }
