@@ -41,7 +41,7 @@ fn options(request: &CheckRequest) -> Vec<Vec<u8>> {
     let mut say = |option: &str, value: &[u8]| words.extend([option.as_bytes().to_vec(), value.to_vec()]);
     match &request.tree {
         TreeChoice::Revision(revision) => say("--tree", revision.as_bytes()),
-        TreeChoice::Folder(folder) => say("--dir", folder.as_os_str().as_bytes()),
+        TreeChoice::Folder(path, _) => say("--dir", path.as_os_str().as_bytes()),
         TreeChoice::Working | TreeChoice::Staged => {}
     }
     for (option, value) in [("--policy", &request.policy), ("--runner", &request.runner)] {
