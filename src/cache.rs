@@ -77,7 +77,7 @@ impl fmt::Display for MissReason {
 /// |---|---|
 /// | `no_cache` | miss: no cache |
 /// | `refresh` | miss: refresh |
-/// | the policy lets the outside in (host network, host clock) | miss: not reusable |
+/// | the policy lets the outside in (host network, named hosts, host clock) | miss: not reusable |
 /// | passed and failed before | miss: flaky |
 /// | no sound record, something broken | miss: damaged |
 /// | no record | miss: never run |
@@ -136,8 +136,10 @@ pub fn reusable(policy: &Policy, evidence: &Evidence) -> Result<(), String> {
 /// # Errors
 /// Says in a sentence what stands against it.
 pub fn reusable_policy(policy: &Policy) -> Result<(), String> {
-    if policy.network == Network::Host {
-        return Err(format!("policy `{}` gives the check the host's network", policy.name));
+    match policy.network {
+        Network::Loopback => {}
+        Network::Hosts => return Err(format!("policy `{}` lets the check reach other hosts", policy.name)),
+        Network::Host => return Err(format!("policy `{}` gives the check the host's network", policy.name)),
     }
     if policy.clock == Clock::Host {
         return Err(format!("policy `{}` gives the check the host's clock", policy.name));
@@ -232,7 +234,11 @@ mod tests {
 
     #[test]
     fn checks_that_see_the_outside_never_answer() {
-        for change in [(|p| p.network = Network::Host) as fn(&mut Policy), |p| p.clock = Clock::Host] {
+        for change in [
+            (|p| p.network = Network::Host) as fn(&mut Policy),
+            |p| p.network = Network::Hosts,
+            |p| p.clock = Clock::Host,
+        ] {
             let said = reason(&found(|_| ()), change, (false, false)).unwrap();
             assert!(matches!(said, MissReason::NotReusable(ref why) if why.contains("hermetic")), "{said}");
             let mut policy = policy();

@@ -14,9 +14,9 @@ pub use listing::{Asked, Difference, Field, Value, argv_of, asked, differences, 
 use crate::model::check::{Action, Guard};
 use crate::model::digest::{ActionKey, Digest};
 use crate::model::layer::{Layer, Need};
-use crate::model::policy::{Clock, GitView, Policy, UMASK};
+use crate::model::policy::{Clock, GitView, Network, Policy, UMASK};
 use crate::model::runner::{Bind, ResolvedRunner};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -134,6 +134,14 @@ fn without_tree(action: &Action, listing: &mut Listing) {
 fn of_policy(policy: &Policy, listing: &mut Listing) {
     listing.text("policy.level", policy.level.name());
     listing.text("policy.network", policy.network.name());
+    if policy.network == Network::Hosts {
+        let each = policy
+            .hosts
+            .iter()
+            .map(|named| format!("{}{}", named.rule, if named.rule.private { ",private" } else { "" }));
+        let hosts: BTreeSet<String> = each.collect();
+        listing.list("policy.hosts", hosts.iter().map(String::as_bytes));
+    }
     let needs: BTreeMap<Layer, &str> =
         policy.layers.iter().filter_map(|(layer, need)| Some((*layer, need_word(*need)?))).collect();
     listing

@@ -4,7 +4,7 @@
 use crate::catalogue::document::{FORMAT, quoted};
 use crate::catalogue::policy::Reasons;
 use crate::model::layer::{Layer, Need};
-use crate::model::policy::{Clock, GitView, Policy, Visible};
+use crate::model::policy::{Clock, GitView, Network, Policy, Visible};
 use crate::model::runner::Runner;
 use crate::model::units::{show_cpus, show_duration, show_instant};
 
@@ -68,7 +68,15 @@ pub fn expand(policy: &Policy, reasons: &Reasons) -> String {
     text.text("level", policy.level.name());
     text.heading("[network]");
     text.text("mode", policy.network.name());
-    why(&mut text, "network", policy.network == crate::model::policy::Network::Host);
+    why(&mut text, "network", policy.network != Network::Loopback);
+    for named in &policy.hosts {
+        text.heading("[[network.host]]");
+        text.text("name", &named.rule.to_string());
+        if named.rule.private {
+            text.raw("private", "true");
+        }
+        text.text("why", &named.why);
+    }
     text.heading("[aslr]");
     text.text("mode", policy.aslr.name());
     why(&mut text, "aslr", true);

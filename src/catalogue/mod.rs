@@ -5,6 +5,7 @@
 mod clock;
 mod document;
 mod expand;
+mod hosts;
 mod policy;
 mod quarantine;
 mod runner;
@@ -13,6 +14,7 @@ mod strictness;
 
 pub use clock::set_clock;
 pub use expand::{expand, expand_runner};
+pub use hosts::allow_hosts;
 pub use policy::{NamedPolicy, Reasons, policies, policy};
 pub use quarantine::{QUARANTINE_FILE, QuarantineEntry, Quarantined, quarantine};
 pub use runner::{choose_runner, first_word, runner_for, runners};
@@ -86,6 +88,14 @@ pub enum CatalogueError {
         /// The policy.
         policy: String,
     },
+    /// The command line names hosts, and the policy does not go by hosts.
+    #[error("`--allow-host` has no effect under policy `{policy}`, whose network is `{network}`")]
+    HostsHaveNoEffect {
+        /// The policy.
+        policy: String,
+        /// The word for its network.
+        network: &'static str,
+    },
     /// A repository's settings ask for more than the policy allows.
     #[error("{file}: key `{key}`: {problem}")]
     Widens {
@@ -113,6 +123,10 @@ impl CatalogueError {
                     .to_owned(),
             ),
             Self::HostClockMode { .. } => Some("name an instant too: `--clock 2026-01-01T00:00:00Z`".to_owned()),
+            Self::HostsHaveNoEffect { .. } => Some(
+                "it adds to the hosts that a policy with `mode = \"hosts\"` names, such as `prepare`; does the repository's `.checkrun.toml` close the network?"
+                    .to_owned(),
+            ),
             Self::Document { .. } | Self::Unreadable { .. } => None,
         }
     }

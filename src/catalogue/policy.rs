@@ -2,10 +2,11 @@
 //! a machine can enforce of it is not asked here.
 #![forbid(unsafe_code)]
 
-use crate::catalogue::clock;
 use crate::catalogue::document::{Section, Source};
 use crate::catalogue::{CatalogueError, names_in, read, unknown};
+use crate::catalogue::{clock, hosts};
 use crate::model::guise::Guise;
+use crate::model::hosts::NamedHost;
 use crate::model::layer::{Layer, Level, Need};
 use crate::model::policy::{Aslr, Clock, ClockStart, GitView, Limits, Network, Policy, UMASK, Visible};
 use crate::model::units::{Bytes, parse_duration};
@@ -14,11 +15,12 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};
 
 /// The policies that come with checkrun, the default one first.
-const BUILT_IN: [(&str, &str); 5] = [
+const BUILT_IN: [(&str, &str); 6] = [
     ("hermetic", include_str!("../../policies/hermetic.toml")),
     ("strict", include_str!("../../policies/strict.toml")),
     ("landlock", include_str!("../../policies/landlock.toml")),
     ("networked", include_str!("../../policies/networked.toml")),
+    ("prepare", include_str!("../../policies/prepare.toml")),
     ("nested", include_str!("../../policies/nested.toml")),
 ];
 
@@ -127,13 +129,15 @@ pub(super) fn parse(name: &str, source: Source<'_>, origin: &str) -> Result<Name
         &["format", "description", "level", "network", "aslr", "clock", "git", "limits", "layers", "visible"],
     )?;
     let mut reasons = Reasons::new();
+    let (network, hosts) = network(&root, &mut reasons)?;
     let policy = Policy {
         name: name.to_owned(),
         description: root.needed_text("description", "one sentence for people")?.to_owned(),
         level: root
             .word("level", &[("full", Level::Full), ("landlock", Level::Landlock)])?
             .ok_or_else(|| root.missing("level", "`full` or `landlock`"))?,
-        network: network(&root, &mut reasons)?,
+        network,
+        hosts,
         layers: layers(&root, &mut reasons)?,
         limits: limits(&root)?,
         aslr: aslr(&root, &mut reasons)?,
@@ -144,6 +148,7 @@ pub(super) fn parse(name: &str, source: Source<'_>, origin: &str) -> Result<Name
         visible: visible(&root, "visible")?,
     };
     insist_on_limits(&root, &policy)?;
+    hosts::insist_on_own_network(&root, &policy)?;
     Ok(NamedPolicy { policy, reasons, origin: origin.to_owned() })
 }
 
@@ -152,15 +157,19 @@ fn reason(section: &Section<'_, '_>) -> Result<String, CatalogueError> {
     section.needed_text("why", "the reason why this is allowed, as a sentence").map(str::to_owned)
 }
 
-fn network(root: &Section<'_, '_>, reasons: &mut Reasons) -> Result<Network, CatalogueError> {
-    let section = root.needed_section("network", &["mode", "why"])?;
+fn network(
+    root: &Section<'_, '_>,
+    reasons: &mut Reasons,
+) -> Result<(Network, Vec<NamedHost>), CatalogueError> {
+    let section = root.needed_section("network", &["mode", "why", "host"])?;
+    let words = [Network::Loopback, Network::Hosts, Network::Host].map(|mode| (mode.name(), mode));
     let mode = section
-        .word("mode", &[("loopback", Network::Loopback), ("host", Network::Host)])?
-        .ok_or_else(|| section.missing("mode", "`loopback` or `host`"))?;
-    if mode == Network::Host || section.has("why") {
+        .word("mode", &words)?
+        .ok_or_else(|| section.missing("mode", "`loopback`, `hosts` or `host`"))?;
+    if mode != Network::Loopback || section.has("why") {
         reasons.insert("network".to_owned(), reason(&section)?);
     }
-    Ok(mode)
+    Ok((mode, hosts::named(&section, mode)?))
 }
 
 fn aslr(root: &Section<'_, '_>, reasons: &mut Reasons) -> Result<Aslr, CatalogueError> {

@@ -90,8 +90,9 @@ pub fn tighten(policy: &Policy, settings: &RepositorySettings) -> Result<Policy,
             *need = Need::Require;
         }
     }
-    if settings.loopback_only && tightened.network == Network::Host {
+    if settings.loopback_only && tightened.network != Network::Loopback {
         tightened.network = Network::Loopback;
+        tightened.hosts.clear();
         tightened.layers.insert(Layer::Net, Need::Require);
     }
     // With the host's clock asked for by the caller there is no start to set; that is the caller's choice.

@@ -1,6 +1,7 @@
 //! Says whether one policy allows anything that another does not. A comparison of values only.
 #![forbid(unsafe_code)]
 
+use crate::model::hosts::NamedHost;
 use crate::model::layer::{Layer, Need};
 use crate::model::policy::{Aslr, Clock, GitView, Limits, Network, Policy};
 
@@ -9,8 +10,17 @@ pub(super) fn widening(from: &Policy, to: &Policy) -> Option<String> {
     if to.level < from.level {
         return Some(format!("its level is `{}`, weaker than `{}`", to.level.name(), from.level.name()));
     }
-    if to.network == Network::Host && from.network != Network::Host {
-        return Some("it opens the host's network".to_owned());
+    match (from.network, to.network) {
+        (Network::Host, _) | (_, Network::Loopback) => {}
+        (_, Network::Host) => return Some("it opens the host's network".to_owned()),
+        (from_network, Network::Hosts) => {
+            let known = |named: &NamedHost| {
+                from_network == Network::Hosts && from.hosts.iter().any(|host| host.rule == named.rule)
+            };
+            if let Some(more) = to.hosts.iter().find(|named| !known(named)) {
+                return Some(format!("it lets {} be reached", more.rule));
+            }
+        }
     }
     if from.aslr == Aslr::Off && to.aslr == Aslr::On {
         return Some("it randomises addresses".to_owned());

@@ -173,7 +173,7 @@ pub(super) enum Command {
     },
     /// Write a commented .checkrun.toml for this repository
     Init,
-    /// Fetch what checks need, with network, once for each lock file
+    /// Fetch what checks need, once for each lock file
     Prepare(Box<PrepareArgs>),
     /// Make room in the cache
     Gc {

@@ -50,6 +50,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 20] = [
         &[
             ("checkrun prepare", "whatever lock files the tree has"),
             ("checkrun prepare --runner node --cwd web", "one of them, in a folder"),
+            ("checkrun prepare --allow-host github.com", "from there as well as from the registries"),
         ],
     ),
     (

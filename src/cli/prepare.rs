@@ -4,6 +4,7 @@
 use crate::cli::arguments::ConfineArgs;
 use crate::cli::request::{CheckRequest, TreeChoice, confined};
 use crate::cli::{Exit, usage};
+use crate::model::hosts::HostRule;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -30,6 +31,13 @@ pub(super) struct PrepareArgs {
     /// Fetch even if it was done for this lock file
     #[arg(long, help_heading = "Cache")]
     refresh: bool,
+    /// A host that the step may reach too (repeatable)
+    ///
+    /// By default the public package registries that policy `prepare` names, and nothing else. `HOST` (ports 443 and 80),
+    /// `HOST:PORT` or `*.HOST`; `,private` behind it where the name stands for an address of this machine or of a private
+    /// network, as `mirror.example,private`.
+    #[arg(long, value_name = "HOST", value_parser = HostRule::parse_option, help_heading = "Sandbox")]
+    allow_host: Vec<HostRule>,
     #[command(flatten)]
     confine: ConfineArgs,
 }
@@ -37,10 +45,12 @@ pub(super) struct PrepareArgs {
 /// What is to be prepared.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PrepareRequest {
-    /// Tree, folder, runner, limits, variables; no command. No policy means `networked`.
+    /// Tree, folder, runner, limits, variables; no command. No policy means `prepare`.
     pub check: CheckRequest,
     /// `--refresh`.
     pub again: bool,
+    /// `--allow-host`.
+    pub hosts: Vec<HostRule>,
 }
 
 pub(super) fn prepare(args: PrepareArgs) -> Result<PrepareRequest, Exit> {
@@ -57,5 +67,5 @@ pub(super) fn prepare(args: PrepareArgs) -> Result<PrepareRequest, Exit> {
         ));
     }
     let check = CheckRequest { tree, cwd: args.cwd, ..confined(args.confine)? };
-    Ok(PrepareRequest { check, again: args.refresh })
+    Ok(PrepareRequest { check, again: args.refresh, hosts: args.allow_host })
 }

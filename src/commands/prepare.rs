@@ -3,18 +3,19 @@
 
 use crate::cli::PrepareRequest;
 use crate::commands::{Failure, Session, run};
-use crate::pipeline::{self, Fetched, FetchedHow};
+use crate::model::hosts::{Reached, Turned};
+use crate::pipeline::{self, Fetched, FetchedHow, Wish};
 use crate::report;
 use serde_json::{Value, json};
 
 /// The policy where none is asked for.
-const DEFAULT_POLICY: &str = "networked";
+const DEFAULT_POLICY: &str = "prepare";
 
 /// Runs the steps that are for the tree and tells of them. The status is that of the first step that failed.
 pub(super) fn prepare(request: PrepareRequest, session: &mut Session) -> Result<u8, Failure> {
     let mut check = request.check;
     check.policy.get_or_insert_with(|| DEFAULT_POLICY.to_owned());
-    let wish = run::wish(check, &session.start)?;
+    let wish = Wish { hosts: request.hosts, ..run::wish(check, &session.start)? };
     let fetched = pipeline::fetch(&wish, request.again, &session.around, &mut session.reporter)?;
     if session.reporter.is_json() {
         let all: Vec<Value> = fetched.iter().map(as_json).collect();
@@ -34,15 +35,38 @@ pub(super) fn prepare(request: PrepareRequest, session: &mut Session) -> Result<
 }
 
 fn as_text(fetched: &Fetched) -> String {
+    let reached = fetched.reached.as_ref();
+    let more =
+        reached.and_then(|reached| reached.reason(true)).map_or_else(String::new, |why| format!("; {why}"));
     match &fetched.how {
         FetchedHow::Already(digest) => format!("was prepared before: {digest}"),
-        FetchedHow::Made(digest) => format!("prepared: {digest}"),
+        FetchedHow::Made(digest) => format!("prepared: {digest}{more}"),
         FetchedHow::Failed(evidence) => {
             let status = evidence.exit.map_or_else(String::new, |exit| format!(", exit {exit}"));
             let outcome = evidence.outcome.name().replace('_', " ");
-            format!("{outcome}{status} in {}; nothing is kept", report::seconds(evidence.secs))
+            let reason = evidence.reason.as_ref().map_or_else(String::new, |reason| format!("; {reason}"));
+            let allow =
+                reached.and_then(|reached| reached.refused.iter().find_map(|turned| turned.allow.as_ref()));
+            let hint =
+                allow.map_or_else(String::new, |rule| format!("; `--allow-host {rule}` lets it be reached"));
+            format!("{outcome}{status} in {}; nothing is kept{reason}{hint}", report::seconds(evidence.secs))
         }
     }
+}
+
+fn network(reached: &Reached) -> Value {
+    let turned = |list: &[Turned]| -> Vec<Value> {
+        list.iter()
+            .map(|turned| json!({"host": turned.host, "why": turned.why, "allow": turned.allow}))
+            .collect()
+    };
+    json!({
+        "reached": reached.hosts,
+        "refused": turned(&reached.refused),
+        "unreachable": turned(&reached.unreachable),
+        "sent_bytes": reached.sent,
+        "received_bytes": reached.received,
+    })
 }
 
 fn as_json(fetched: &Fetched) -> Value {
@@ -57,6 +81,8 @@ fn as_json(fetched: &Fetched) -> Value {
         "how": how,
         "digest": digest.map(ToString::to_string),
         "outcome": evidence.map(|evidence| evidence.outcome.name()),
+        "reason": evidence.and_then(|evidence| evidence.reason.as_deref()),
+        "network": fetched.reached.as_ref().map(network),
         "exit": evidence.and_then(|evidence| evidence.exit),
         "tail": evidence.map(|evidence| evidence.tail.as_str()),
     })

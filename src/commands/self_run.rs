@@ -64,6 +64,7 @@ fn run_in(
         policy: policy.to_owned(),
         runner: Some("generic".to_owned()),
         env: BTreeMap::new(),
+        hosts: Vec::new(),
         overrides: Overrides { timeout: Some(Duration::from_secs(60)), ..Overrides::default() },
         clock,
         require_tests: None,

@@ -5,7 +5,7 @@ use crate::model::check::{Command, Filled, TreeIdentity};
 use crate::model::digest::{ObjectFormat, ObjectId};
 use crate::model::guise::{Guise, Listing, Shape};
 use crate::model::layer::Level;
-use crate::model::policy::{Aslr, ClockMode, Limits, Network, Visible};
+use crate::model::policy::{Aslr, ClockMode, Limits, Visible};
 use crate::model::units::Bytes;
 use proptest::prelude::*;
 use std::path::PathBuf;
@@ -38,6 +38,7 @@ pub(crate) fn action() -> Action {
             description: "apart".to_owned(),
             level: Level::Full,
             network: Network::Loopback,
+            hosts: Vec::new(),
             layers: BTreeMap::from([(Layer::User, Need::Require), (Layer::Time, Need::Prefer)]),
             limits: Limits {
                 timeout: Duration::from_secs(600),

@@ -1,6 +1,7 @@
 //! What the flow tells the world while it goes on. Formatting is `report`'s.
 #![forbid(unsafe_code)]
 
+use crate::model::hosts::Reached;
 use std::time::Duration;
 
 /// In what form answers are given on stdout.
@@ -64,6 +65,8 @@ pub enum Event<'a> {
     Output(Stream, &'a [u8]),
     /// The check left a file of test results, with these bytes.
     Results(&'a [u8]),
+    /// What the check reached by way of the hosts that its policy names.
+    Reached(&'a Reached),
     /// Something a person should know, said once.
     Warning(&'a str),
 }

@@ -1,5 +1,7 @@
-//! The nouns of checkrun, shared by every room: what is asked (`check`, `policy`, `runner`), the surroundings that a check takes for real
-//! (`guise`), what it is known by (`digest`), what came of it (`outcome`, `evidence`, `case`), its output cut up (`lines`), words meant (`nearest`), paths meant (`pattern`) and what is told on the way (`event`).
+//! The nouns of checkrun, shared by every room: what is asked (`check`, `policy`, `runner`), the surroundings that a check
+//! takes for real (`guise`), hosts that it may reach (`hosts`), what it is known by (`digest`), what came of it (`outcome`,
+//! `evidence`, `case`), its output cut up (`lines`), words meant (`nearest`), paths meant (`pattern`) and what is told on the
+//! way (`event`).
 //!
 //! Nothing here opens a file, reads a clock or calls the kernel.
 #![forbid(unsafe_code)]
@@ -10,6 +12,7 @@ pub mod digest;
 pub mod event;
 pub mod evidence;
 pub mod guise;
+pub mod hosts;
 pub mod layer;
 pub mod lines;
 pub mod nearest;

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::model::digest::Digest;
+use crate::model::hosts::Reached;
 use crate::model::layer::Enforcement;
 use serde::{Deserialize, Serialize};
 
@@ -130,6 +131,8 @@ pub struct Observation {
     pub leftovers: u32,
     /// It failed, and something in it had looked for a name server or for another host, which it cannot have.
     pub network: bool,
+    /// What it reached by way of the hosts that its policy names.
+    pub reached: Reached,
     /// Wall time by the monotonic clock, in seconds.
     pub secs: f64,
     /// What it used.

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::model::guise::{Guise, Variation};
+use crate::model::hosts::NamedHost;
 use crate::model::layer::{Layer, Level, Need};
 use crate::model::units::Bytes;
 use std::collections::BTreeMap;
@@ -20,6 +21,8 @@ pub struct Policy {
     pub level: Level,
     /// What of the network it has.
     pub network: Network,
+    /// The hosts that it may reach, where these are named.
+    pub hosts: Vec<NamedHost>,
     /// How much each layer is insisted on; a layer that is missing here is off.
     pub layers: BTreeMap<Layer, Need>,
     /// What it may use up.
@@ -43,6 +46,8 @@ pub struct Policy {
 pub enum Network {
     /// A loopback of its own, v4 and v6, and nothing else.
     Loopback,
+    /// A loopback of its own, and a proxy there to the hosts that the policy names. Never cached.
+    Hosts,
     /// The host's network. Never cached.
     Host,
 }
@@ -53,6 +58,7 @@ impl Network {
     pub fn name(self) -> &'static str {
         match self {
             Self::Loopback => "loopback",
+            Self::Hosts => "hosts",
             Self::Host => "host",
         }
     }

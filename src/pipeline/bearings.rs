@@ -207,7 +207,7 @@ fn view(reader: &mut Option<Reader>, around: &Surroundings) -> KnownDigests {
 
 /// A policy with the limits and the clock of the command line.
 fn with_wishes(policy: &Policy, wish: &Wish, snapshot: &Snapshot) -> Result<Policy, PipelineError> {
-    let limited = catalogue::apply(policy, &wish.overrides);
+    let limited = catalogue::allow_hosts(&catalogue::apply(policy, &wish.overrides), &wish.hosts)?;
     let mut policy = catalogue::set_clock(&limited, wish.clock)?;
     if let Clock::Commit { mode } = policy.clock {
         policy.clock = Clock::Fixed { start: committed(snapshot)?, mode };

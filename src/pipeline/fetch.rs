@@ -6,6 +6,7 @@ use crate::model::check::{DepsChoice, Filled, Guard};
 use crate::model::digest::Digest;
 use crate::model::event::{Event, Sink, Stream};
 use crate::model::evidence::Evidence;
+use crate::model::hosts::Reached;
 use crate::model::layer::Level;
 use crate::model::outcome::Outcome;
 use crate::model::policy::{ClockStart, ClockWish};
@@ -38,6 +39,8 @@ pub struct Fetched {
     pub step: String,
     /// How it went.
     pub how: FetchedHow,
+    /// What it reached, where it was run by a policy that names hosts.
+    pub reached: Option<Reached>,
 }
 
 /// How a preparation went.
@@ -74,8 +77,8 @@ pub fn fetch(
             }));
             continue;
         };
-        let how = one(wish, (&rule, step), (&snapshot, &cwd), again, around, sink)?;
-        done.push(Fetched { runner: rule.name.clone(), step: step.run.trim().to_owned(), how });
+        let (how, reached) = one(wish, (&rule, step), (&snapshot, &cwd), again, around, sink)?;
+        done.push(Fetched { runner: rule.name.clone(), step: step.run.trim().to_owned(), how, reached });
     }
     if done.is_empty() {
         return Err(PipelineError::NothingToPrepare { looked_for });
@@ -90,7 +93,7 @@ fn one(
     again: bool,
     around: &Surroundings,
     sink: &mut dyn Sink,
-) -> Result<FetchedHow, PipelineError> {
+) -> Result<(FetchedHow, Option<Reached>), PipelineError> {
     let seen = if step.whole_tree {
         snapshot.clone()
     } else {
@@ -111,24 +114,25 @@ fn one(
     if let Some((digest, folder)) = there
         && stage::packages_are_intact(&folder)?
     {
-        return Ok(FetchedHow::Already(digest));
+        return Ok((FetchedHow::Already(digest), None));
     }
     // What keeps a check from the network is not for a step that needs it, and what the caller has downloaded would
     // be in the way of what it writes.
     prepared.action.runner.env.clear();
     prepared.action.runner.binds.retain(|bind| !bind.inside.starts_with(HOME_PLACE));
     let archive = Archive::create(&around.scratch())?;
-    let mut packer = Packer { sink, out: BufWriter::new(archive.file()?), failure: None };
+    let mut packer = Packer { sink, out: BufWriter::new(archive.file()?), failure: None, reached: None };
     let answered = answer(&prepared, false, Caching::Off, around, None, &mut packer)?;
+    let reached = packer.reached.take();
     let written = packer.failure.map_or_else(|| packer.out.flush(), Err);
     written.map_err(|source| archive.failed(source))?;
     if answered.evidence.outcome != Outcome::Passed {
-        return Ok(FetchedHow::Failed(Box::new(answered.evidence)));
+        return Ok((FetchedHow::Failed(Box::new(answered.evidence)), reached));
     }
     let places = [(TREE_PLACE, "tree"), (HOME_PLACE, "home")];
     let (digest, _) = stage::layer_of_archive(&archive.path, &places, &options)?;
     packages::keep(&noted, digest)?;
-    Ok(FetchedHow::Made(digest))
+    Ok((FetchedHow::Made(digest), reached))
 }
 
 fn wish_for(wish: &Wish, rule: &Runner, script: Vec<u8>) -> Wish {
@@ -235,6 +239,7 @@ struct Packer<'s> {
     sink: &'s mut dyn Sink,
     out: BufWriter<File>,
     failure: Option<io::Error>,
+    reached: Option<Reached>,
 }
 
 impl Sink for Packer<'_> {
@@ -245,6 +250,7 @@ impl Sink for Packer<'_> {
                     self.failure = self.out.write_all(bytes).err();
                 }
             }
+            Event::Reached(reached) => self.reached = Some(reached.clone()),
             event => self.sink.event(event),
         }
     }

@@ -5,6 +5,7 @@
 use crate::key::{self, Keyed};
 use crate::model::check::{Action, Command, DepsChoice, Filled, Guard};
 use crate::model::evidence::Stored;
+use crate::model::hosts::HostRule;
 use crate::model::layer::Layer;
 use crate::model::policy::{ClockWish, Overrides};
 use crate::pipeline::digests::KnownDigests;
@@ -43,6 +44,8 @@ pub struct Wish {
     pub runner: Option<String>,
     /// Variables passed in.
     pub env: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Hosts that it may reach besides those that the policy names.
+    pub hosts: Vec<HostRule>,
     /// Limits given.
     pub overrides: Overrides,
     /// The clock asked for.
@@ -75,6 +78,7 @@ impl Wish {
             policy: DEFAULT_POLICY.to_owned(),
             runner: None,
             env: BTreeMap::new(),
+            hosts: Vec::new(),
             overrides: Overrides::default(),
             clock: ClockWish::default(),
             require_tests: None,

@@ -10,7 +10,7 @@ use crate::model::event::{Event, Sink};
 use crate::model::evidence::{CacheUse, Deps, EVIDENCE_VERSION, Evidence, Foreign, Tally};
 use crate::model::layer::Level;
 use crate::model::outcome::{LookedAt, Observation, Outcome};
-use crate::model::policy::{Clock, GitView, TREE_MARGIN};
+use crate::model::policy::{Clock, GitView, Network, TREE_MARGIN};
 use crate::model::units::show_instant;
 use crate::pipeline::abilities::boot_id;
 use crate::pipeline::contents::{Contents, coarse_now};
@@ -82,12 +82,13 @@ pub(super) fn run(
     results.clone().for_each(|(_, bytes)| recording.event(Event::Results(bytes)));
     let counts = results::counts(results.map(|(_, bytes)| bytes.as_slice()));
     let mut recorded = recording.finish()?;
+    if plan.network == Network::Hosts {
+        sink.event(Event::Reached(&seen.reached));
+    }
     recorded.summary.take(counts);
     let tests = recorded.summary.tests();
     let mut verdict = verdict(&seen, tests, prepared.action.command.require_tests);
-    verdict.reason =
-        with_missing(verdict.reason, verdict.outcome, seen.network, prepared.unprepared.as_deref())
-            .map(|reason| with_program(reason, prepared));
+    verdict.reason = with_missing(&verdict, &seen, prepared).map(|reason| with_program(reason, prepared));
     let evidence = Evidence { foreign, ..evidence(prepared, &seen, verdict, &recorded, at) };
     if evidence.outcome.is_answer()
         && let Err(how) = cache::same_sandbox(&evidence, prepared.action.level, &prepared.action.layers)
@@ -255,21 +256,26 @@ fn evidence(
     }
 }
 
-/// The reason of a failure, with what the check may have lacked.
-fn with_missing(
-    reason: Option<String>,
-    outcome: Outcome,
-    network: bool,
-    unprepared: Option<&str>,
-) -> Option<String> {
-    let missing = match (outcome, unprepared) {
-        (Outcome::Failed | Outcome::NotStarted, Some(unprepared)) => unprepared,
-        (Outcome::Failed, None) if network => {
-            "network: it looked for a name server or another host, and a check has no network; `checkrun prepare` fetches what it needs beforehand"
-        }
-        _ => return reason,
+/// The reason of a verdict, with what the check may have lacked.
+fn with_missing(verdict: &Verdict, seen: &Observation, prepared: &Prepared) -> Option<String> {
+    let reached = seen.reached.reason(verdict.outcome == Outcome::Passed);
+    let missing = match (verdict.outcome, &prepared.unprepared) {
+        (Outcome::Failed | Outcome::NotStarted, Some(unprepared)) => Some(unprepared.clone()),
+        (Outcome::Failed, None) if reached.is_none() && seen.network => Some(
+            match prepared.action.policy.network {
+                Network::Hosts => {
+                    "network: it looked for a name server or another host by itself; only programs that go by HTTPS_PROXY reach the hosts that the policy names"
+                }
+                Network::Loopback | Network::Host => {
+                    "network: it looked for a name server or another host, and a check has no network; `checkrun prepare` fetches what it needs beforehand"
+                }
+            }
+            .to_owned(),
+        ),
+        _ => None,
     };
-    Some(reason.map_or_else(|| missing.to_owned(), |reason| format!("{reason}; {missing}")))
+    let parts: Vec<String> = [verdict.reason.clone(), reached, missing].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 /// Where a program is not found and packages were prepared, says that it is not one of theirs.

@@ -37,6 +37,7 @@ impl Lines {
             }
             Event::Output(..)
             | Event::Results(_)
+            | Event::Reached(_)
             | Event::Runs(_)
             | Event::Waiting { .. }
             | Event::Staging { .. } => {

@@ -294,7 +294,7 @@ impl Sink for Reporter {
             Event::Runs(so_far) => self.show_progress(|| human::runs(so_far)),
             Event::Started => self.clear_progress(),
             Event::Output(stream, bytes) => self.output(stream, bytes),
-            Event::Results(_) => {}
+            Event::Results(_) | Event::Reached(_) => {}
             Event::Warning(text) => {
                 self.clear_progress();
                 self.message(&human::warning(text, self.manner.colour));

@@ -4,6 +4,7 @@
 
 use crate::sandbox::sys;
 use crate::sandbox::wire::{At, Failure, MESSAGE_MAX, Step};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -12,6 +13,7 @@ use rustix::net::{
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
+use std::time::Duration;
 
 /// The ends that a supervisor is started with.
 #[derive(Debug)]
@@ -118,4 +120,28 @@ pub(super) fn receive(socket: BorrowedFd<'_>) -> rustix::io::Result<Option<(Vec<
         }
     }
     Ok(Some((bytes, along)))
+}
+
+/// Waits until one of the sources that are there has something, or for that long; which of them have.
+pub(super) fn wait<const N: usize>(
+    sources: &[(Option<BorrowedFd<'_>>, PollFlags); N],
+    within: Option<Duration>,
+) -> rustix::io::Result<[bool; N]> {
+    let mut at = [None; N];
+    let mut fds = Vec::with_capacity(N);
+    for (index, (fd, flags)) in sources.iter().enumerate() {
+        if let Some(fd) = fd {
+            at[index] = Some(fds.len());
+            fds.push(PollFd::from_borrowed_fd(*fd, *flags));
+        }
+    }
+    let timeout = within.map(|left| Timespec {
+        tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(left.subsec_nanos()),
+    });
+    match poll(&mut fds, timeout.as_ref()) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(at.map(|at| at.is_some_and(|at: usize| !fds[at].revents().is_empty())))
 }

@@ -7,7 +7,7 @@ use crate::model::layer::Layer;
 use crate::model::policy::Network;
 use crate::sandbox::plan::Plan;
 use crate::sandbox::wire::{At, Failure, Order, Report, Step};
-use crate::sandbox::{cgroup, channel, command, mounts, network, sys};
+use crate::sandbox::{cgroup, channel, command, mounts, network, proxy, sys};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -81,7 +81,7 @@ fn serve(plan: &Plan, inside: Inside) -> Result<(), ()> {
         }
     }
     // A check that passes did without.
-    let usual = plan.network == Network::Loopback && plan.guise.network == Shape::Loopback;
+    let usual = plan.network != Network::Host && plan.guise.network == Shape::Loopback;
     let network = usual && ending != Ok(0) && looked_for_network();
     tell(&Report::Ended { ending, leftovers, network })
 }
@@ -110,9 +110,15 @@ fn prepare(plan: &Plan, channel: &OwnedFd, supervisor: OwnedFd) -> Result<(), Fa
     let signal = libc::c_ulong::from(libc::SIGKILL.unsigned_abs());
     sys::prctl(libc::PR_SET_PDEATHSIG, signal).at(Step::Fork, "death signal")?;
     drop(sys::set_name(c"init"));
-    if plan.network == Network::Loopback {
+    if plan.network != Network::Host {
         sys::unshare(libc::CLONE_NEWNET).at(Step::Namespaces, "network")?;
         network::shape(plan.guise.network).at(Step::Loopback, "")?;
+    }
+    if plan.proxy.is_some() {
+        let socket = proxy::socket().at(Step::Proxy, "socket")?;
+        let report = Report::Listening.encode();
+        // Ours is closed at once: whoever has it could take the check's connections.
+        channel::send(channel, &report, Some(socket.as_fd())).at(Step::Proxy, "hand over")?;
     }
     wait_for_go(channel)?;
     let Some((_, Some(root))) = channel::receive(supervisor.as_fd()).at(Step::Channel, "root")? else {

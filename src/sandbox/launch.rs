@@ -10,9 +10,10 @@ use crate::sandbox::cgroup::{self, Counted, Group};
 use crate::sandbox::channel::{self, Ready};
 use crate::sandbox::observer::read_observation_file;
 use crate::sandbox::plan::Plan;
+use crate::sandbox::proxy::Proxy;
 use crate::sandbox::wire::{At, Failure, Order, Report, Step};
 use crate::sandbox::{SandboxError, bare, reports, supervisor, sys};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::process::{Signal, pidfd_send_signal};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,6 +34,7 @@ struct Run<'a> {
     init_pidfd: Option<OwnedFd>,
     stdout: Option<OwnedFd>,
     stderr: Option<OwnedFd>,
+    proxy: Option<Proxy>,
     group: Option<Group>,
     counted: Option<Counted>,
     started: Instant,
@@ -64,6 +66,7 @@ impl<'a> Run<'a> {
     fn start(plan: &'a Plan) -> Result<Self, SandboxError> {
         let (channels, ours) = channel::open_all()?;
         let own = i32::try_from(std::process::id()).unwrap_or(0);
+        let proxy = plan.proxy.as_ref().map(|rules| Proxy::start(rules, plan.user)).transpose()?;
         let started = Instant::now();
         let supervisor = match sys::fork().at(Step::Fork, "supervisor")? {
             sys::Forked::Child => match plan.level {
@@ -81,6 +84,7 @@ impl<'a> Run<'a> {
             init_pidfd: None,
             stdout: Some(ours.stdout),
             stderr: Some(ours.stderr),
+            proxy,
             group: None,
             counted: None,
             started,
@@ -167,43 +171,22 @@ impl<'a> Run<'a> {
         until: Option<Instant>,
     ) -> Result<Ready, SandboxError> {
         let alarm = self.group.as_ref().and_then(|group| group.alarm.as_ref());
+        // A regular file is always readable, so only the urgent flag says anything of the events file of a control group
+        // (cgroups(7)); an eventfd signals by POLLIN.
+        let unified = self.plan.cgroup_is_unified();
+        let urgent = if unified { PollFlags::PRI } else { PollFlags::IN | PollFlags::PRI };
         let sources: [(Option<BorrowedFd<'_>>, PollFlags); 6] = [
             (Some(interrupts.descriptor()), PollFlags::IN),
-            // The events file of a control group signals a change by POLLPRI (cgroups(7)); an eventfd by POLLIN.
-            (alarm.map(AsFd::as_fd), PollFlags::IN | PollFlags::PRI),
+            (alarm.map(AsFd::as_fd), urgent),
             (self.stdout.as_ref().map(AsFd::as_fd), PollFlags::IN),
             (self.stderr.as_ref().map(AsFd::as_fd), PollFlags::IN),
             (self.init.as_ref().map(AsFd::as_fd), PollFlags::IN),
             (self.from_supervisor.as_ref().map(AsFd::as_fd), PollFlags::IN),
         ];
-        let mut at = [None; 6];
-        let mut fds = Vec::with_capacity(6);
-        for (index, (fd, flags)) in sources.iter().enumerate() {
-            // A regular file is always readable, so only the urgent flag says anything of the events file.
-            let flags = if index == 1 && self.plan.cgroup_is_unified() { PollFlags::PRI } else { *flags };
-            if let Some(fd) = fd {
-                at[index] = Some(fds.len());
-                fds.push(PollFd::from_borrowed_fd(*fd, flags));
-            }
-        }
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let timeout = left.map(|left| Timespec {
-            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(left.subsec_nanos()),
-        });
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(SandboxError::from(Failure::new(Step::Channel, "poll", &error.into()))),
-        }
-        let is = |index: usize| at[index].is_some_and(|at| !fds[at].revents().is_empty());
-        Ok(Ready {
-            signal: is(0),
-            alarm: is(1),
-            stdout: is(2),
-            stderr: is(3),
-            init: is(4),
-            supervisor: is(5),
-        })
+        let [signal, alarm, stdout, stderr, init, supervisor] =
+            channel::wait(&sources, left).at(Step::Channel, "poll")?;
+        Ok(Ready { signal, alarm, stdout, stderr, init, supervisor })
     }
 
     fn read(&mut self, stream: Stream, buffer: &mut [u8], sink: &mut dyn Sink) {
@@ -228,7 +211,13 @@ impl<'a> Run<'a> {
     fn hear_init(&mut self, sink: &mut dyn Sink) -> Result<(), SandboxError> {
         let Some(socket) = &self.init else { return Ok(()) };
         let message = channel::receive(socket.as_fd()).at(Step::Channel, "init")?;
-        match message.and_then(|(bytes, _)| Report::decode(&bytes)) {
+        let (bytes, along) = message.unzip();
+        match bytes.and_then(|bytes| Report::decode(&bytes)) {
+            Some(Report::Listening) => {
+                if let (Some(proxy), Some(socket)) = (&self.proxy, along.flatten()) {
+                    proxy.listen(socket.as_fd())?;
+                }
+            }
             Some(Report::Started) => sink.event(Event::Started),
             Some(Report::NotExecuted(errno)) => self.ending = Some(Ending::NotExecuted(errno)),
             Some(Report::Ended { ending, leftovers, network }) => {
@@ -342,6 +331,7 @@ impl<'a> Run<'a> {
         if let Some(failure) = self.failure.take() {
             return Err(failure.into());
         }
+        let reached = self.proxy.take().map(Proxy::finish).transpose()?.unwrap_or_default();
         let counted = self.counted();
         if self.ending.is_none() && self.stop.is_none() && self.usage.is_none() {
             return Err(SandboxError::Lost);
@@ -360,6 +350,7 @@ impl<'a> Run<'a> {
             oom_hit: counted.ran_out_of_memory,
             leftovers: self.leftovers,
             network: self.network,
+            reached,
             secs: self.started.elapsed().as_secs_f64(),
             usage: self.usage.unwrap_or_default(),
             results: std::mem::take(&mut self.results),

@@ -11,7 +11,8 @@
 //!
 //! The host's uid 0 is never mapped: a privileged caller becomes another user first (`probe::host_user`). `plan`
 //! decides what is to be built, `probe` finds out what can be, `launch` starts and watches, `cgroup` limits, `bare`
-//! is the level without namespaces, `crew` runs one check several times at once, `beside` several checks, `wire` and `channel`
+//! is the level without namespaces, `proxy` is the way to hosts that a policy names,
+//! `crew` runs one check several times at once, `beside` several checks, `wire` and `channel`
 //! are how the processes talk, `sys` holds all unsafe code.
 
 pub mod beside;
@@ -40,6 +41,7 @@ mod mounts;
 mod network;
 mod path_calls;
 mod place;
+mod proxy;
 mod reports;
 mod seccomp;
 mod supervisor;
@@ -93,6 +95,14 @@ pub enum SandboxError {
         /// Which.
         what: String,
     },
+    /// The proxy that the caller names is none that can be gone through.
+    #[error("the proxy that `--env {name}` names {problem}")]
+    Upstream {
+        /// The variable.
+        name: &'static str,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
     /// Somebody else killed the sandbox's own processes.
     #[error("the sandbox's own processes were killed from outside")]
     Lost,
@@ -124,6 +134,10 @@ impl SandboxError {
                     .to_owned(),
             ),
             Self::Guise { .. } => Some("leave `--vary` out, or take `--policy hermetic`".to_owned()),
+            Self::Upstream { .. } => Some(
+                "accepted is http://[USER:PASSWORD@]HOST:PORT, a proxy that takes CONNECT; `--policy networked` leaves all of it to the step"
+                    .to_owned(),
+            ),
             Self::Nul { .. } => None,
             Self::Lost => Some("was it out of memory? run it again, or set a lower --memory".to_owned()),
         }
@@ -138,6 +152,9 @@ fn hint_for(step: Step) -> Option<&'static str> {
         ),
         Step::Source | Step::Show => {
             Some("a path that the policy or the runner shows cannot be opened by this user")
+        }
+        Step::Proxy => {
+            Some("`--policy networked` does without, and lets the step reach whatever the host does")
         }
         Step::Tree | Step::Scratch => Some("is the tree larger than --disk allows?"),
         _ => None,

@@ -10,6 +10,7 @@ use crate::model::runner::Bind;
 use crate::sandbox::CgroupKind;
 use crate::sandbox::SandboxError;
 use crate::sandbox::probe::Abilities;
+use crate::sandbox::proxy;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr};
@@ -50,6 +51,8 @@ pub struct Plan {
     pub layers: BTreeMap<Layer, LayerState>,
     /// The network.
     pub network: Network,
+    /// What the proxy goes by, where the policy names hosts.
+    pub proxy: Option<proxy::Rules>,
     /// The folders on the host that make up the tree, each laid over the next; never written to.
     pub tree: Vec<PathBuf>,
     /// The folders on the host that the home folder starts with, as those of the tree; often none.
@@ -146,6 +149,7 @@ impl Plan {
             level: action.policy.level,
             layers,
             network: action.policy.network,
+            proxy: proxy_rules(action)?,
             tree,
             home,
             style,
@@ -222,7 +226,7 @@ fn applies(policy: &Policy, layer: Layer) -> bool {
         Layer::User | Layer::Mount | Layer::Pid | Layer::Ipc | Layer::Uts | Layer::Cgroup | Layer::Time => {
             namespaces
         }
-        Layer::Net => policy.network == Network::Loopback,
+        Layer::Net => policy.network != Network::Host,
         Layer::Landlock | Layer::Seccomp | Layer::Disk => true,
         Layer::Clock => policy.clock != Clock::Host,
         Layer::Memory => policy.limits.memory.is_some(),
@@ -269,5 +273,20 @@ fn environment(action: &Action, path: &[PathBuf]) -> BTreeMap<Vec<u8>, Vec<u8>> 
         set(name, value.as_bytes());
     }
     env.extend(action.command.env.iter().map(|(name, value)| (name.clone(), value.clone())));
+    if action.policy.network == Network::Hosts {
+        proxy::put(&mut env, action.policy.hosts.iter().map(|named| &named.rule));
+    }
     env
+}
+
+/// What the proxy is to go by, where there is to be one.
+fn proxy_rules(action: &Action) -> Result<Option<proxy::Rules>, SandboxError> {
+    if action.policy.network != Network::Hosts {
+        return Ok(None);
+    }
+    Ok(Some(proxy::Rules {
+        policy: action.policy.name.clone(),
+        hosts: action.policy.hosts.iter().map(|named| named.rule.clone()).collect(),
+        upstream: proxy::upstream(&action.command.env)?,
+    }))
 }

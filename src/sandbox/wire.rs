@@ -34,6 +34,7 @@ steps! {
     IdMap => "map the sandbox's user",
     TimeOffsets => "set the time namespace's origin",
     Loopback => "bring loopback up",
+    Proxy => "open the way to the hosts that the policy names",
     HostName => "set the host name",
     Root => "make the sandbox's root",
     Show => "show a host path",
@@ -116,6 +117,8 @@ pub enum Report {
     Init(i32),
     /// Something could not be built.
     Failed(Failure),
+    /// The socket that the proxy is to serve comes with the message.
+    Listening,
     /// The command was executed.
     Started,
     /// The command could not be executed: the errno of execve(2).
@@ -202,6 +205,7 @@ impl Report {
             }
             Self::Observed => bytes.push(9),
             Self::Left => bytes.push(11),
+            Self::Listening => bytes.push(12),
             Self::Unobserved(why) => {
                 bytes.push(10);
                 bytes.extend(why.bytes().take(MESSAGE_MAX - 1));
@@ -252,6 +256,7 @@ impl Report {
             },
             9 => Self::Observed,
             11 => Self::Left,
+            12 => Self::Listening,
             10 => Self::Unobserved(String::from_utf8_lossy(rest).into_owned()),
             8 => Self::Escaped(String::from_utf8_lossy(rest).into_owned()),
             _ => return None,

@@ -330,7 +330,9 @@ fn of_a_plain_folder_what_its_own_rules_ignore_is_left_out_unless_asked_for() {
         assert!(
             std::process::Command::new("mkfifo").arg(plain.join("s/.gitignore")).status().unwrap().success()
         );
-        drop(env.checkrun(&[&dir[..], &["--", "true"]].concat()).refused(&["s/.gitignore", "is a named pipe"]));
+        drop(
+            env.checkrun(&[&dir[..], &["--", "true"]].concat()).refused(&["s/.gitignore", "is a named pipe"]),
+        );
         std::fs::remove_file(env.repo("s/.gitignore")).unwrap();
         env.git(&["rm", "-q", "--cached", "s/.gitignore"]);
         assert!(

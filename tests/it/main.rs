@@ -132,6 +132,8 @@ mod packages_node;
 mod packages_python;
 /// The Debian package.
 mod packaging;
+/// What of the network a preparation has.
+mod prepare_network;
 /// Files of test results.
 mod results;
 

@@ -83,7 +83,7 @@ fn names_that_nobody_has() {
     let cases: [(&[&str], &[&str]); 11] = [
         (
             &["--policy", "hermetik", "--", "true"],
-            &["`hermetik`", "hermetic, strict, landlock, networked, nested", "hint:"],
+            &["`hermetik`", "hermetic, strict, landlock, networked, prepare, nested", "hint:"],
         ),
         (&["--policy", "./none.toml", "--", "true"], &["none.toml"]),
         (&["--runner", "cobol", "--", "true"], &["`cobol`", "generic", "hint:"]),

@@ -41,10 +41,15 @@ impl Served {
         format!("http://127.0.0.1:{}/", self.port)
     }
 
+    /// The option that lets a preparation reach it.
+    pub(crate) fn allowed(&self) -> String {
+        format!("--allow-host=127.0.0.1:{}", self.port)
+    }
+
     /// Options by which pip asks this server and no other.
-    fn options(&self) -> [String; 4] {
+    fn options(&self) -> [String; 5] {
         let links = format!("PIP_FIND_LINKS={}", self.address());
-        ["--env".to_owned(), "PIP_NO_INDEX=1".to_owned(), "--env".to_owned(), links]
+        ["--env".to_owned(), "PIP_NO_INDEX=1".to_owned(), "--env".to_owned(), links, self.allowed()]
     }
 }
 

@@ -55,7 +55,7 @@ fn workspaces_are_prepared_and_install_scripts_see_nothing_of_the_caller() {
         std::fs::write(env.path("home/secret"), "secret").unwrap();
         let served = Served::new(&packed(&env));
         project(&env, &served);
-        let made = env.checkrun(&["prepare", "--runner", "node"]);
+        let made = env.checkrun(&["prepare", "--runner", "node", &served.allowed()]);
         assert_eq!(made.status, 0, "{}", made.err());
         // Each package has its own, and the link to the one that lies in the tree leads to the check's.
         let told = env.checkrun(&["--", "npm", "test", "--silent"]).expect(0);
@@ -78,10 +78,11 @@ fn a_lock_file_out_of_step_and_a_registry_out_of_reach_are_named_and_keep_nothin
     let served = Served::new(&packed(&env));
     project(&env, &served);
     let manifest = std::fs::read_to_string(env.repo("package.json")).unwrap();
+    let allowed = served.allowed();
     let failed = |part: &str| {
         env.commit();
         // Not in the tail: npm lets all its options follow.
-        let failed = env.checkrun(&["prepare", "--runner", "node"]).expect(1);
+        let failed = env.checkrun(&["prepare", "--runner", "node", &allowed]).expect(1);
         assert!(
             failed.err().contains(part) || failed.out().contains(part),
             "{} {}",
@@ -98,7 +99,7 @@ fn a_lock_file_out_of_step_and_a_registry_out_of_reach_are_named_and_keep_nothin
     env.write("package.json", manifest);
     drop(served);
     env.write(".npmrc", "fetch-retries=0\n");
-    failed("ECONNREFUSED");
+    failed(&format!("could not reach {}: connection refused", &allowed["--allow-host=".len()..]));
 }
 
 /// A project as its author has it on disk; the test script of each is the package's own tool.

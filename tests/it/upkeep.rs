@@ -108,12 +108,12 @@ fn policies_and_runners_say_what_there_is_and_what_it_comes_to() {
     };
     assert_eq!(
         names(env.checkrun(&["policies", "--format", "json"]).expect(0)),
-        ["hermetic", "strict", "landlock", "networked", "nested"]
+        ["hermetic", "strict", "landlock", "networked", "prepare", "nested"]
     );
     assert!(names(env.checkrun(&["runners", "--format", "json"]).expect(0)).contains(&"go".to_owned()));
-    assert_eq!(env.checkrun(&["policies"]).expect(0).out().lines().count(), 5);
+    assert_eq!(env.checkrun(&["policies"]).expect(0).out().lines().count(), 6);
     env.commit();
-    for name in ["hermetic", "strict", "landlock", "networked", "nested"] {
+    for name in ["hermetic", "strict", "landlock", "networked", "prepare", "nested"] {
         let text = env.checkrun(&["policies", name]).expect(0).out();
         let one = env.checkrun(&["policies", name, "--format", "json"]).expect(0).json();
         assert_eq!(one["expanded"], text.as_str());

@@ -125,7 +125,7 @@ fn policies_are_found_by_name_and_by_path() {
     let error = policy("hermetik", Some(config.path())).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "no policy is named `hermetik`; there are hermetic, strict, landlock, networked, nested, mine"
+        "no policy is named `hermetik`; there are hermetic, strict, landlock, networked, prepare, nested, mine"
     );
     assert!(error.hint().unwrap().contains("did you mean `hermetic`?"));
     std::fs::write(folder.join("strict.toml"), HERMETIC).unwrap();
