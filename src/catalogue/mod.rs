@@ -124,7 +124,7 @@ impl CatalogueError {
             ),
             Self::HostClockMode { .. } => Some("name an instant too: `--clock 2026-01-01T00:00:00Z`".to_owned()),
             Self::HostsHaveNoEffect { .. } => Some(
-                "it adds to the hosts that a policy with `mode = \"hosts\"` names, such as `prepare`; does the repository's `.checkrun.toml` close the network?"
+                "it adds to the hosts that a policy with `mode = \"hosts\"` names, such as `prepare`"
                     .to_owned(),
             ),
             Self::Document { .. } | Self::Unreadable { .. } => None,

@@ -2,6 +2,7 @@
 //! checks with the same lock file. What of it a check gets is `packages`' to say.
 #![forbid(unsafe_code)]
 
+use crate::catalogue::SETTINGS_FILE;
 use crate::model::check::{DepsChoice, Filled, Guard};
 use crate::model::digest::Digest;
 use crate::model::event::{Event, Sink, Stream};
@@ -94,11 +95,10 @@ fn one(
     around: &Surroundings,
     sink: &mut dyn Sink,
 ) -> Result<(FetchedHow, Option<Reached>), PipelineError> {
-    let seen = if step.whole_tree {
-        snapshot.clone()
-    } else {
-        snapshot.clone().cut_where(&|path| packages::is_input(step, cwd, path))?
-    };
+    // The repository's own settings are about its checks, which do without network.
+    let seen = snapshot.clone().cut_where(&|path| {
+        path != SETTINGS_FILE.as_bytes() && (step.whole_tree || packages::is_input(step, cwd, path))
+    })?;
     let mut prepared =
         prepare_on(&wish_for(wish, rule, script((rule, step), cwd)), seen, &mut Bearings::new(around))?;
     if prepared.action.level != Level::Full {

@@ -58,7 +58,7 @@ fn place(env: &Env, program: &str) {
     let folder = env.path("home/.config/checkrun/runners");
     std::fs::create_dir_all(&folder).unwrap();
     let runner = "format = 1\ndescription = \"d\"\nserves = [\"frob\"]\n[[prepare]]\nwhen = [\"lock.py\"]\n\
-                  inputs = [\"*.pem\"]\nrun = \"mkdir got; /usr/bin/python3 -u lock.py >got/said\"\ntree = [\"got\"]\n";
+                  inputs = [\"*.pem\"]\nwhole_tree = true\nrun = \"mkdir got; /usr/bin/python3 -u lock.py >got/said\"\ntree = [\"got\"]\n";
     std::fs::write(folder.join("frob.toml"), runner).unwrap();
     env.write("lock.py", [HELP, program].concat()).commit();
 }
@@ -99,6 +99,12 @@ def straight(host, port):
 
 fn prepare(env: &Env, options: &[&str]) -> Output {
     env.checkrun(&[&["prepare", "--runner", "frob", "--format", "json"], options].concat())
+}
+
+/// Hosts that were refused, each with what would let it be reached.
+fn refused(network: &Value) -> Vec<(&str, &str)> {
+    let list = network["refused"].as_array().unwrap();
+    list.iter().map(|turned| (turned["host"].as_str().unwrap(), turned["allow"].as_str().unwrap())).collect()
 }
 
 /// What the step said, one line each, as a check finds it.
@@ -143,12 +149,7 @@ fn the_hosts_that_are_named_are_reached_and_no_others() {
         let told = prepare(&env, &options).expect(0).json();
         let network = &told["prepared"][0]["network"];
         assert_eq!(network["reached"], json!([named, named_too]), "{told}");
-        let refused: Vec<(&str, &str)> = network["refused"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|turned| (turned["host"].as_str().unwrap(), turned["allow"].as_str().unwrap()))
-            .collect();
+        let refused = refused(network);
         let (by_number, by_name) = (format!("127.0.0.1:{closed}"), format!("localhost:{closed}"));
         let six = format!("[::1]:{closed}");
         let private = format!("{by_name},private");
@@ -446,7 +447,7 @@ fn only_the_caller_widens_and_what_cannot_be_kept_is_refused() {
     for _ in 0..2 {
         assert_eq!(env.checkrun(&check).expect(0).json()["cache"], "miss");
     }
-    assert!(good.asked().len() == 3);
+    assert_eq!(good.asked().len(), 3);
     for (from, to, part) in [
         ("level = \"full\"", "level = \"landlock\"", "must be `full`"),
         ("mode = \"hosts\"", "mode = \"loopback\"", "key `network.host`"),
@@ -458,11 +459,12 @@ fn only_the_caller_widens_and_what_cannot_be_kept_is_refused() {
         std::fs::write(&policy, own.replace(from, to)).unwrap();
         drop(prepare(&env, &["--policy", "own"]).refused(&[part]));
     }
-    // A repository may close what the policy opens, and open nothing.
-    env.write(".checkrun.toml", "format = 1\nnetwork = \"loopback\"\n").commit();
-    drop(prepare(&env, &["--allow-host", &named]).refused(&["has no effect", ".checkrun.toml"]));
+    // What a repository says is about its checks; a preparation goes by the caller's policy alone.
+    env.write(".checkrun.toml", "format = 1\npolicy = \"strict\"\nnetwork = \"loopback\"\n").commit();
+    drop(prepare(&env, &["--refresh", "--allow-host", &named]).expect(0));
+    assert_eq!(good.asked().len(), 4);
     env.write(".checkrun.toml", "format = 1\nnetwork = \"hosts\"\n").commit();
-    drop(prepare(&env, &[]).refused(&[".checkrun.toml", "network"]));
+    drop(env.checkrun(&["--", "true"]).refused(&[".checkrun.toml", "network"]));
     env.write(".checkrun.toml", "format = 1\npolicy = \"prepare\"\n").commit();
     drop(env.checkrun(&["--", "true"]).refused(&[".checkrun.toml", "policy"]));
 }
