@@ -24,7 +24,7 @@ fn text() -> String {
         ("the host's (fixed on x86_64 only)", "observed")
     };
     format!(
-        "{}\ncommit    {}\nbuild     {}\nfeatures  clock {clock}, inputs {inputs}, SQLite inside, network code for prepare alone\n\
+        "{}\ncommit    {}\nbuild     {}\nfeatures  clock {clock}, inputs {inputs}, SQLite inside, network for prepare\n\
          layers    {}\nkernel    Landlock ABI 1 to {LANDLOCK_ABI} (later ones as {LANDLOCK_ABI}), cgroup v1 and v2,\n          \
          namespaces, overlayfs, seccomp with answers from outside;\n          `checkrun doctor` tries this one",
         env!("CARGO_PKG_VERSION"),

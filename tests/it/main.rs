@@ -134,6 +134,8 @@ mod packages_python;
 mod packaging;
 /// What of the network a preparation has.
 mod prepare_network;
+/// What install scripts find and reach.
+mod prepare_scripts;
 /// Files of test results.
 mod results;
 

@@ -121,7 +121,7 @@ fn policies_are_found_by_name_and_by_path() {
     assert_eq!(policy("mine", Some(config.path())).unwrap().policy.name, "mine");
     let path = folder.join("mine.toml");
     assert_eq!(policy(path.to_str().unwrap(), None).unwrap().policy.name, "mine");
-    assert_eq!(policies(Some(config.path())).unwrap().len(), 6);
+    assert_eq!(policies(Some(config.path())).unwrap().len(), 7);
     let error = policy("hermetik", Some(config.path())).unwrap_err();
     assert_eq!(
         error.to_string(),
