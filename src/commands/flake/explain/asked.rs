@@ -86,6 +86,7 @@ fn options(request: &CheckRequest) -> Vec<Vec<u8>> {
     }
     let flags = [
         ("--staged", request.tree == TreeChoice::Staged),
+        ("--ignored", matches!(request.tree, TreeChoice::Folder(_, true))),
         ("--submodules", request.filled.submodules),
         ("--lfs", request.filled.lfs),
     ];
