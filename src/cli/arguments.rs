@@ -234,22 +234,22 @@ pub(super) struct RunArgs {
     #[arg(long, help_heading = "Cache")]
     pub(super) cached_only: bool,
     /// Write the result object to FILE as well, atomically
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    #[arg(long, value_name = "FILE", help_heading = "Command and output")]
     pub(super) output: Option<PathBuf>,
     /// Write the check's whole output to FILE
     ///
     /// Up to the output limit, on a hit too.
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    #[arg(long, value_name = "FILE", help_heading = "Command and output")]
     pub(super) log: Option<PathBuf>,
     /// Write the result to FILE as JUnit XML
     ///
     /// The check is one test case.
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    #[arg(long, value_name = "FILE", help_heading = "Command and output")]
     pub(super) junit: Option<PathBuf>,
     /// With json or jsonl: show the check's output on stderr
     ///
     /// As it comes, both streams; with jsonl as events too.
-    #[arg(long, help_heading = "Output")]
+    #[arg(long, help_heading = "Command and output")]
     pub(super) show_output: bool,
 }
 
@@ -294,15 +294,15 @@ pub(super) struct CheckArgs {
     pub(super) confine: ConfineArgs,
     /// A pass with fewer than N tests is a failure [N: 1]
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1",
-        value_parser = clap::value_parser!(u64).range(1..), help_heading = "Command")]
+        value_parser = clap::value_parser!(u64).range(1..), help_heading = "Command and output")]
     pub(super) require_tests: Option<u64>,
     /// A command as one string, by `sh -c` if it needs one
     ///
     /// Words and quotes alone are split, so that `-c 'go test ./...'` and `-- go test ./...` are the same check.
-    #[arg(short = 'c', value_name = "STRING", help_heading = "Command", conflicts_with = "command_words")]
+    #[arg(short = 'c', value_name = "STRING", help_heading = "Command and output", conflicts_with = "command_words")]
     pub(super) string: Option<OsString>,
     /// The command and its arguments
-    #[arg(last = true, value_name = "CMD", help_heading = "Command")]
+    #[arg(last = true, value_name = "CMD", help_heading = "Command and output")]
     pub(super) command_words: Vec<OsString>,
 }
 

@@ -86,12 +86,12 @@ pub(super) struct FlakeArgs {
     /// Write a page of HTML to FILE
     ///
     /// With nothing in it that would be loaded from elsewhere.
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    #[arg(long, value_name = "FILE", help_heading = "Command and output")]
     html: Option<PathBuf>,
     /// Write the verdict to FILE as JUnit XML
     ///
     /// With each test that is not stable.
-    #[arg(long, value_name = "FILE", conflicts_with = "explain", help_heading = "Output")]
+    #[arg(long, value_name = "FILE", conflicts_with = "explain", help_heading = "Command and output")]
     junit: Option<PathBuf>,
 }
 
