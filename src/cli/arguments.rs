@@ -299,7 +299,12 @@ pub(super) struct CheckArgs {
     /// A command as one string, by `sh -c` if it needs one
     ///
     /// Words and quotes alone are split, so that `-c 'go test ./...'` and `-- go test ./...` are the same check.
-    #[arg(short = 'c', value_name = "STRING", help_heading = "Command and output", conflicts_with = "command_words")]
+    #[arg(
+        short = 'c',
+        value_name = "STRING",
+        help_heading = "Command and output",
+        conflicts_with = "command_words"
+    )]
     pub(super) string: Option<OsString>,
     /// The command and its arguments
     #[arg(last = true, value_name = "CMD", help_heading = "Command and output")]
