@@ -15,6 +15,17 @@ impl Digest {
         Self(*blake3::hash(bytes).as_bytes())
     }
 
+    /// Hashes several values, each behind its length, so that no two lists of them come to the same bytes.
+    #[must_use]
+    pub fn of_fields<'f>(fields: impl IntoIterator<Item = &'f [u8]>) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        for field in fields {
+            hasher.update(&u64::try_from(field.len()).unwrap_or(u64::MAX).to_le_bytes());
+            hasher.update(field);
+        }
+        Self(*hasher.finalize().as_bytes())
+    }
+
     /// The 64 hex digits without the `b3:` in front.
     #[must_use]
     pub fn hex(&self) -> String {

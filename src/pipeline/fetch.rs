@@ -131,7 +131,7 @@ fn one(
     }
     let places = [(TREE_PLACE, "tree"), (HOME_PLACE, "home")];
     let (digest, _) = stage::layer_of_archive(&archive.path, &places, &options)?;
-    packages::keep(&noted, digest)?;
+    packages::keep(&noted, &digest.to_string())?;
     Ok((FetchedHow::Made(digest), reached))
 }
 

@@ -139,20 +139,24 @@ fn layer_of(
         return Err(PipelineError::FoundChanged { path });
     }
     if settled {
-        keep(&known, digest)?;
+        keep(&known, &digest.to_string())?;
     }
     Ok((digest, folder))
 }
 
-/// Notes a digest in a small file.
-pub(super) fn keep(path: &Path, digest: Digest) -> Result<(), PipelineError> {
+/// Notes a line in a small file, which is there as a whole or not at all.
+pub(super) fn keep(path: &Path, line: &str) -> Result<(), PipelineError> {
     let failed = |source: io::Error| PipelineError::Folder { what: "write", path: path.to_owned(), source };
     let temporary = path.with_extension(std::process::id().to_string());
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(failed)?;
         sweep(folder);
     }
-    fs::write(&temporary, format!("{digest}\n")).and_then(|()| fs::rename(&temporary, path)).map_err(failed)
+    let written = fs::write(&temporary, format!("{line}\n")).and_then(|()| fs::rename(&temporary, path));
+    written.map_err(|source| {
+        drop(fs::remove_file(&temporary));
+        failed(source)
+    })
 }
 
 /// The interpreter that a virtual environment was made with: what its own links lead to outside of it.
@@ -211,19 +215,7 @@ pub(super) fn preparation_key(
     let program = rule.toolchain.program.as_deref().unwrap_or("sh");
     let lookup = Lookup { rust: rust(rule, snapshot, cwd)?, ..around.lookup.clone() };
     let resolved = toolchain::resolve(rule, (program.as_bytes(), &[]), policy, &lookup, digests)?;
-    let index = rule.prepare.iter().position(|known| known == step).unwrap_or(0);
-    let mut hasher = blake3::Hasher::new();
-    let mut put = |bytes: &[u8]| {
-        hasher.update(&u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes());
-        hasher.update(bytes);
-    };
-    put(PREPARE_VERSION);
-    put(&resolved.digest.0);
-    put(index.to_string().as_bytes());
-    put(inputs.as_bytes());
-    put(cwd);
-    put(resolved.toolchain.as_bytes());
-    put(std::env::consts::ARCH.as_bytes());
+    let index = rule.prepare.iter().position(|known| known == step).unwrap_or(0).to_string();
     // By content and not by place, which depends on the policy. What the system has installed besides is left out: it
     // changes with every package, and is in the key of each check anyway.
     let mut toolchain: Vec<[u8; 32]> = resolved
@@ -233,8 +225,16 @@ pub(super) fn preparation_key(
         .map(|(_, digest)| digest.0)
         .collect();
     toolchain.sort_unstable();
-    toolchain.iter().for_each(|digest| put(digest));
-    Ok(Digest(*hasher.finalize().as_bytes()))
+    let fields = [
+        PREPARE_VERSION,
+        &resolved.digest.0,
+        index.as_bytes(),
+        inputs.as_bytes(),
+        cwd,
+        resolved.toolchain.as_bytes(),
+        std::env::consts::ARCH.as_bytes(),
+    ];
+    Ok(Digest::of_fields(fields.into_iter().chain(toolchain.iter().map(|digest| &digest[..]))))
 }
 
 /// The toolchain that the tree asks rustup for: in the folder that the command starts in, or the nearest one above.

@@ -2,8 +2,9 @@
 //! tree is listed, so it is noted under the tree's id. Which files are inputs is told by `packages`.
 #![forbid(unsafe_code)]
 
+use crate::model::digest::Digest;
 use crate::model::runner::PrepareRule;
-use crate::pipeline::packages::is_input;
+use crate::pipeline::packages::{is_input, keep};
 use crate::pipeline::{PipelineError, Surroundings};
 use crate::tree::Snapshot;
 use std::fs;
@@ -44,29 +45,17 @@ pub(super) fn inputs_of(
 }
 
 fn name(step: &PrepareRule, snapshot: &Snapshot, cwd: &[u8]) -> String {
-    let mut hasher = blake3::Hasher::new();
-    let mut put = |bytes: &[u8]| {
-        hasher.update(&u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes());
-        hasher.update(bytes);
-    };
-    put(VERSION);
-    put(snapshot.identity().tree.as_bytes());
-    put(cwd);
-    put(&step.when.len().to_le_bytes());
-    step.when.iter().for_each(|path| put(path.as_os_str().as_bytes()));
-    step.inputs.iter().for_each(|pattern| put(pattern.as_bytes()));
-    hasher.finalize().to_hex().to_string()
+    let count = step.when.len().to_le_bytes();
+    let when = step.when.iter().map(|path| path.as_os_str().as_bytes());
+    let inputs = step.inputs.iter().map(String::as_bytes);
+    let start = [VERSION, snapshot.identity().tree.as_bytes(), cwd, &count];
+    Digest::of_fields(start.into_iter().chain(when).chain(inputs)).hex()
 }
 
 fn note(folder: &Path, path: &Path, text: &str) {
     if fs::read_dir(folder).is_ok_and(|entries| entries.count() >= MOST) {
         drop(fs::remove_dir_all(folder));
     }
-    let temporary = path.with_extension(std::process::id().to_string());
-    let written = fs::create_dir_all(folder)
-        .and_then(|()| fs::write(&temporary, format!("{text}\n")))
-        .and_then(|()| fs::rename(&temporary, path));
-    if written.is_err() {
-        drop(fs::remove_file(&temporary));
-    }
+    // What cannot be noted is worked out again.
+    drop(keep(path, text));
 }
