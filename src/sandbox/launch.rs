@@ -333,7 +333,9 @@ impl<'a> Run<'a> {
         }
         let reached = self.proxy.take().map(Proxy::finish).transpose()?.unwrap_or_default();
         let counted = self.counted();
-        if self.ending.is_none() && self.stop.is_none() && self.usage.is_none() {
+        // The usage is the supervisor's last word. Without it, whatever ending was told is not the check's own: as the
+        // supervisor dies, calls that wait for its answer fail with ENOSYS (seccomp_unotify(2)), execve(2) among them.
+        if self.stop.is_none() && self.usage.is_none() {
             return Err(SandboxError::Lost);
         }
         let mut layers = self.plan.layers.clone();

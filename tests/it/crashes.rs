@@ -4,7 +4,7 @@
 //! `CHECKRUN_LONG=1` makes 2,000 kills of the 100 that there are by default; `CHECKRUN_CRASH_SEED` says which moments.
 
 use crate::support::moments::Moments;
-use crate::support::probe::{bearing, until};
+use crate::support::probe::{Live, bearing, until};
 use crate::support::{EVERYBODY, Env, run, say};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -300,5 +300,30 @@ fn a_leader_that_is_stopped_holds_a_follower_up_and_gives_it_no_wrong_answer() {
             assert_eq!(follower.wait().expect("wait").code(), Some(3));
             assert_eq!(env.logged().len(), 1);
         }
+    }
+}
+
+// A supervisor that dies makes the check's own calls fail, so whatever the check says after that is not its verdict.
+#[test]
+fn an_ending_without_the_supervisors_last_word_is_no_result() {
+    for who in EVERYBODY {
+        let env = Env::of(who);
+        env.commit();
+        // No system call that the supervisor is asked about comes between the two.
+        let script = "echo up; i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done; exit 0";
+        let mut live = Live::start(&env, &["--", "sh", "-c", script]);
+        live.line();
+        let family = live.below();
+        let (supervisor, init) = (family[0].to_string(), family[1]);
+        let tell = |what: &str| assert_eq!(run(Command::new("kill").args([what, &supervisor])).status, 0);
+        tell("-STOP");
+        until("the check and the init process have ended", || {
+            std::fs::read_to_string(format!("/proc/{init}/stat")).is_ok_and(|stat| stat.contains(") Z "))
+        });
+        tell("-KILL");
+        let (status, _, err) = live.end();
+        assert_eq!(status, 125, "{err}");
+        assert!(err.contains("killed from outside") && err.contains("hint: "), "{err}");
+        assert_eq!(env.logged().len(), 0, "it is on record");
     }
 }
