@@ -54,7 +54,8 @@
 //! # As a library
 //!
 //! `examples/certify.rs` makes a [`pipeline::Wish`], hands it to [`pipeline::check`], hears of events and reads the
-//! evidence; the program does no more. What is `pub` below a room's first level is for the rooms above it and may change.
+//! evidence; the program does no more. All that is public is listed in `docs/interface.txt`, to which a test holds the source:
+//! what goes or changes there comes with the next minor version before 1.0 and the next major one after it (semver).
 //!
 //! Objects that other programs read are described in `docs/schemas`; a field may be added to them, none goes.
 //!

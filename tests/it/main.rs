@@ -61,6 +61,8 @@ mod help;
 mod inputs;
 /// Guard `inputs` where observing is hard.
 mod inputs_odd;
+/// The library's public interface, against a list.
+mod interface;
 /// Nothing gets out by files, mounts or links.
 mod jail_files;
 /// A loopback of its own and nothing else.
