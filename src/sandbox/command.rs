@@ -144,7 +144,12 @@ fn limit(plan: &Plan) -> Result<(), Failure> {
     let soft = Rlimit { current: Some(size), maximum: stack.maximum };
     rustix::process::setrlimit(Resource::Stack, soft).at(Step::Rlimits, "stack")?;
     if let (Some(pids), true, false) = (plan.limits.pids, plan.uses(Layer::Pids), plan.cgroup.has("pids")) {
-        // Counted per user namespace since Linux 5.14, so that the user's other processes do not count here.
+        // Counted per user namespace since Linux 5.14, so that the user's other processes do not count here. Fewer than
+        // asked for is no answer: a check that fails for want of processes would be on record as failed.
+        if let Some(own) = rustix::process::getrlimit(Resource::Nproc).maximum.filter(|own| *own < pids) {
+            let why = format!("{pids} processes are asked for, and the caller's own hard limit is {own}");
+            return Err(Failure::new(Step::Rlimits, why, &rustix::io::Errno::PERM.into()));
+        }
         let most = Rlimit { current: Some(pids), maximum: Some(pids) };
         rustix::process::setrlimit(Resource::Nproc, most).at(Step::Rlimits, "nproc")?;
     }

@@ -156,6 +156,9 @@ fn hint_for(step: Step) -> Option<&'static str> {
         Step::Proxy => {
             Some("`--policy networked` does without, and lets the step reach whatever the host does")
         }
+        Step::Rlimits => {
+            Some("`--pids` asks for fewer processes; `ulimit -Hu` tells how many this user may have")
+        }
         Step::Tree | Step::Scratch => Some("is the tree larger than --disk allows?"),
         _ => None,
     }

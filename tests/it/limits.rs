@@ -134,6 +134,19 @@ fn a_limit_that_cannot_be_kept_is_refused() {
     }
 }
 
+// Where processes are not counted by a control group, a check that was given fewer than it asked for would only fail.
+#[test]
+fn fewer_processes_than_asked_for_are_refused_with_what_can_be_asked_for() {
+    let env = Env::of(Who::User);
+    let own = ["prlimit", "--nproc=1000:1000", "--"];
+    let output = crate::support::run(&mut env.wrapped(&own, &["--", "echo", "ran"]));
+    drop(output.refused(&["4096 processes are asked for", "hard limit is 1000", "hint:", "`--pids`"]));
+    assert_eq!(env.logged().len(), 0);
+    let output =
+        crate::support::run(&mut env.wrapped(&own, &["--pids", "1000", "--", "echo", "ran"])).expect(0);
+    assert_eq!(output.out(), "ran\n");
+}
+
 // crun refused a machine with the old hierarchies and an empty new one (measured)
 #[test]
 fn root_has_its_limits_kept_by_control_groups() {
