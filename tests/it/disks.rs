@@ -299,3 +299,21 @@ fn a_clock_that_is_set_back_changes_no_verdict_and_no_order() {
         assert_eq!(env.checkrun(&[&["--refresh"], &read[..]].concat()).expect(0).out(), "other\n");
     }
 }
+
+// Caches on network file systems, where several believe to be alone.
+#[test]
+fn a_cache_where_locks_do_not_work_is_refused_and_nothing_is_stored() {
+    for who in EVERYBODY {
+        let env = scene(who);
+        // As file systems without locks answer, and as one that grants the same lock to everybody.
+        for fault in ["error=ENOLCK", "error=EOPNOTSUPP", "error=ENOSYS", "error=EINVAL", "retval=0"] {
+            let fault = format!("inject=flock:{fault}");
+            let strace = ["strace", "-o", "/dev/null", "-e", &fault];
+            let output = run(&mut env.wrapped(&strace, &["--", "echo", "ran"]));
+            drop(output.refused(&["locks do not work", "cache/locks/", "hint:", "CHECKRUN_CACHE_DIR"]));
+        }
+        assert_eq!(env.logged().len(), 0);
+        // The same cache, once locks do work.
+        assert_eq!(env.checkrun(&["--", "echo", "ran"]).expect(0).out(), "ran\n");
+    }
+}
