@@ -18,7 +18,8 @@ fn flake(env: &Env, options: &[&str], script: &str) -> Output {
     env.checkrun(&args)
 }
 
-fn records(env: &Env) -> usize {
+/// How many results are on record; the newest hundred at most.
+pub fn records(env: &Env) -> usize {
     env.checkrun(&["log", "--format", "json"]).expect(0).out().lines().count()
 }
 
@@ -242,16 +243,24 @@ fn claims_that_make_no_sense_are_refused() {
     assert_eq!(records(&env), 0);
 }
 
-/// Sends a signal to a session in progress; what it says then.
-fn interrupted(env: &Env, signal: &str, whole_group: bool) -> Output {
+/// Sends a signal to a session in progress, as soon as it has come so far; what it says then.
+pub fn interrupted(
+    env: &Env,
+    args: &[&str],
+    is_time: &dyn Fn() -> bool,
+    (signal, whole_group): (&str, bool),
+) -> Output {
     use std::os::unix::process::CommandExt;
-    let args = ["flake", "--format", "json", "--runs", "100000", "--jobs", "2", "--", "sleep", "0.05"];
-    let mut command = env.command(&args);
+    let mut command = env.command(args);
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let child = command.spawn().unwrap();
-    let patience = Instant::now() + Duration::from_secs(60);
-    while records(env) < 3 {
-        assert!(Instant::now() < patience, "no run was recorded");
+    let mut child = command.spawn().unwrap();
+    let patience = Instant::now() + Duration::from_secs(180);
+    while !is_time() {
+        let too_late = child.try_wait().unwrap().is_some() || Instant::now() > patience;
+        if too_late {
+            drop(child.kill());
+            panic!("it never came so far: {:?}", child.wait_with_output());
+        }
         std::thread::sleep(Duration::from_millis(50));
     }
     let target = if whole_group { format!("-{}", child.id()) } else { child.id().to_string() };
@@ -268,7 +277,10 @@ fn a_session_that_is_interrupted_tells_and_keeps_what_it_knows() {
             [("-INT", 130, true), ("-INT", 130, false), ("-TERM", 143, false)]
         {
             let env = Env::of(who);
-            let told = interrupted(&env, signal, whole_group).expect(status).json();
+            let args =
+                ["flake", "--format", "json", "--runs", "100000", "--jobs", "2", "--", "sleep", "0.05"];
+            let is_time = || records(&env) >= 3;
+            let told = interrupted(&env, &args, &is_time, (signal, whole_group)).expect(status).json();
             assert_eq!(told["verdict"], "undecided", "{told}");
             assert_eq!(told["interrupted"].as_u64(), Some(u64::try_from(status - 128).unwrap()));
             let n = told["n"].as_u64().unwrap();

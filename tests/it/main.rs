@@ -37,6 +37,8 @@ mod flake;
 mod flake_causes;
 /// Checks of known truth, and whether it is found.
 mod flake_generators;
+/// An experiment on a flaky check that somebody ends.
+mod flake_interrupted;
 /// What a session of flakes leaves to read.
 mod flake_pages;
 /// What is known to be flaky and does not gate, and what is kept of single tests.

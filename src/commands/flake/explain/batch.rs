@@ -8,7 +8,7 @@ use crate::model::case::{Case, Fate};
 use crate::model::event::{Event, RunsSoFar, Sink};
 use crate::model::evidence::{Evidence, Tally};
 use crate::model::outcome::Outcome;
-use crate::pipeline::{Director, Execution, PipelineError};
+use crate::pipeline::{Director, Execution};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -24,6 +24,16 @@ pub(super) struct Batch<'a> {
     names: Vec<Names>,
     signal: Option<i32>,
     broken: Option<Box<Evidence>>,
+}
+
+/// What a batch came to, check by check.
+pub(super) struct Taken {
+    pub(super) tallies: Vec<Tally>,
+    pub(super) names: Vec<Names>,
+    /// Runs that ended by themselves.
+    pub(super) runs: u64,
+    /// The signal by which somebody ended it early.
+    pub(super) signal: Option<i32>,
 }
 
 impl<'a> Batch<'a> {
@@ -46,11 +56,11 @@ impl<'a> Batch<'a> {
         }
     }
 
-    pub(super) fn finish(self) -> Result<(Vec<Tally>, Vec<Names>), Failure> {
+    /// What came of it, also where somebody ended it before all had run.
+    pub(super) fn finish(self) -> Result<Taken, Failure> {
         match (self.signal, self.broken) {
-            (Some(signal), _) => Err(PipelineError::Interrupted(signal).into()),
             (None, Some(evidence)) => Err(not_started(&evidence)),
-            (None, None) => Ok((self.tallies, self.names)),
+            (signal, _) => Ok(Taken { tallies: self.tallies, names: self.names, runs: self.done, signal }),
         }
     }
 }
@@ -61,6 +71,10 @@ impl Director for Batch<'_> {
     }
 
     fn ran(&mut self, execution: Execution) {
+        if execution.evidence.outcome == Outcome::Interrupted {
+            // We ended it ourselves: it is not on record and says nothing.
+            return;
+        }
         let names = &mut self.names[execution.variant];
         count(names, &execution.cases);
         let Evidence { usage, secs, .. } = &execution.evidence;
@@ -79,7 +93,7 @@ impl Director for Batch<'_> {
     }
 
     fn interrupted(&mut self, signal: i32) {
-        self.signal = Some(signal);
+        self.signal.get_or_insert(signal);
     }
 
     fn is_done(&self) -> bool {

@@ -9,21 +9,25 @@ use crate::model::policy::Clock;
 
 impl Bench<'_> {
     /// Where the outcome turns with the clock: the edges next to the check's own date, to the second.
-    pub(super) fn edges(&mut self, tried: &[Tried], session: &mut Session) -> Result<Vec<Edge>, Failure> {
-        let Clock::Fixed { start, .. } = self.base.action.policy.clock else { return Ok(Vec::new()) };
+    pub(super) fn edges(
+        &mut self,
+        tried: &[Tried],
+        edges: &mut Vec<Edge>,
+        session: &mut Session,
+    ) -> Result<(), Failure> {
+        let Clock::Fixed { start, .. } = self.base.action.policy.clock else { return Ok(()) };
         let is_cause = |it: &&Tried| it.arm.clock_start().is_some() && it.is_cause();
         let Some((_, base)) = tried.iter().find(is_cause).and_then(|it| it.confirmed) else {
-            return Ok(Vec::new());
+            return Ok(());
         };
         // Only where one run tells: an outcome that is chance itself has no edge.
-        let Some(usual) = pure(base) else { return Ok(Vec::new()) };
+        let Some(usual) = pure(base) else { return Ok(()) };
         let mut known: Vec<(i64, Option<bool>)> = tried
             .iter()
             .filter_map(|it| Some((it.arm.clock_start()?, pure(it.screened))))
             .chain([(start, Some(usual))])
             .collect();
         known.sort_unstable();
-        let mut edges = Vec::new();
         for direction in [-1, 1] {
             let side = |at: i64| (at - start).signum() == direction;
             let mut others: Vec<i64> = known
@@ -43,7 +47,7 @@ impl Bench<'_> {
                 .unwrap_or(start);
             edges.extend(self.bisect(near, far, usual, session)?);
         }
-        Ok(edges)
+        Ok(())
     }
 
     /// Halves the time between two dates, at the first of which the outcome is the usual one, until they are a second apart.

@@ -11,41 +11,31 @@ mod order;
 mod page;
 mod suite;
 mod told;
+mod trial;
 
 use crate::cli::FlakeRequest;
 use crate::commands::flake::{jobs, remember_cause};
 use crate::commands::run::wish;
 use crate::commands::session::output_place;
-use crate::commands::{Failure, Session};
+use crate::commands::{Failure, Session, UNDECIDED};
 use crate::model::evidence::Tally;
 use crate::model::policy::Clock;
-use crate::pipeline::{self, Bearings, Prepared, Wish};
+use crate::pipeline::{self, Bearings, PipelineError, Prepared, Wish};
 use crate::report::write_atomically;
-use crate::stats;
+use crate::sandbox::Interrupts;
 use asked::Asked;
 use axes::{Arm, Usual};
-use batch::Batch;
-use order::Names;
+use batch::{Batch, Taken};
+use order::{Dependent, Names};
 use std::time::Instant;
 use suite::Suite;
-use told::{ArmTold, Report};
+use told::{ArmTold, Edge, Report, Stage};
+use trial::{SURE, Tried, chance, pure, sum};
 
 /// Runs of the check as it is, before anything is turned.
 const BASE: u64 = 20;
-/// Runs of each arm to choose suspects by.
-const SCREEN: u64 = 8;
-/// Runs of each arm of the clock, which has many, most of which differ in nothing.
-const SCREEN_CLOCK: u64 = 3;
 /// Runs of a suite with each test told by name, for what its tests come to.
 const NAMED: u64 = 3;
-/// Most runs of a suspect, and as many of the check as it is beside them; half of them where those leave nothing open.
-const CONFIRM: u64 = 20;
-/// Most suspects of one axis that are run again.
-const SUSPECTS: usize = 3;
-/// What makes a suspect: as unlikely as this by chance alone.
-const SUSPICIOUS: f64 = 0.1;
-/// What makes a cause, after the correction for all suspects.
-const SURE: f64 = 0.01;
 
 /// What an experiment has to work with.
 struct Bench<'a> {
@@ -58,18 +48,21 @@ struct Bench<'a> {
     asked: Asked,
     /// The only inputs that are to be turned; all where none is named.
     axes: Vec<String>,
+    interrupts: Interrupts,
+    /// The signal by which somebody ended the experiment.
+    stopped: Option<i32>,
 }
 
-/// One arm and what came of it.
-pub(super) struct Tried {
-    arm: Arm,
-    screened: Tally,
-    /// Fresh runs of the arm and of the check as it is.
-    confirmed: Option<(Tally, Tally)>,
-    /// How unlikely the difference is by chance, among all suspects.
-    chance: Option<f64>,
-    /// Tests by name, where they could be read.
-    names: Names,
+/// What is known so far. It is filled in as runs end, so that it can be told at any time.
+#[derive(Default)]
+struct Found {
+    stage: Stage,
+    /// The check as it is, before anything is turned.
+    before: Tally,
+    tried: Vec<Tried>,
+    skipped: Vec<(&'static str, String)>,
+    edges: Vec<Edge>,
+    tests: Vec<Dependent>,
 }
 
 /// Finds out.
@@ -80,6 +73,11 @@ pub(super) fn explain(request: &FlakeRequest, session: &mut Session) -> Result<u
     let mut base = pipeline::prepare(&wish, &session.around)?;
     base.close_store();
     let around = session.around.clone();
+    let interrupts = Interrupts::take_over().map_err(|source| PipelineError::Folder {
+        what: "watch for signals beside",
+        path: around.store.cache.clone(),
+        source,
+    })?;
     let mut bench = Bench {
         wish,
         base,
@@ -88,40 +86,28 @@ pub(super) fn explain(request: &FlakeRequest, session: &mut Session) -> Result<u
         runs: 0,
         asked: Asked::new(&request.check),
         axes: request.axes.clone(),
+        interrupts,
+        stopped: None,
     };
-    let (before, usual) = bench.run_base(BASE, session)?;
-    let mut skipped = Vec::new();
-    let suite = bench.suite(&mut skipped, session)?;
-    let mut prepared = Vec::new();
-    let mut tried = Vec::new();
-    for arm in bench.arms(suite.as_ref(), usual, &mut skipped) {
-        match bench.prepare(&arm) {
-            Ok(ready) => {
-                prepared.push(ready);
-                tried.push(Tried::new(arm));
-            }
-            // A limit that this machine cannot keep, for instance.
-            Err(failure) => skipped.push((arm.axis, failure.text)),
-        }
+    let mut found = Found::default();
+    if let Err(failure) = bench.find_out(&mut found, session)
+        && bench.stopped.is_none()
+    {
+        return Err(failure);
     }
-    bench.screen(&prepared, &mut tried, session)?;
-    bench.confirm(before, &prepared, &mut tried, session)?;
-    let edges = bench.edges(&tried, session)?;
-    let tests = match &suite {
-        Some((suite, own)) => order::dependents(&mut bench, suite, &tried, own, session)?,
-        None => Vec::new(),
-    };
-    let base = tried.iter().filter_map(|it| it.confirmed).fold(before, |all, (_, beside)| sum(all, beside));
+    let beside = found.tried.iter().filter_map(|it| it.confirmed);
+    let base = beside.fold(found.before, |all, (_, beside)| sum(all, beside));
     let report = Report::new(told::Experiment {
         base,
         prepared: &bench.base,
         asked: bench.asked,
-        arms: tried.iter().map(ArmTold::new).collect(),
-        skipped,
-        edges,
-        tests,
+        arms: found.tried.iter().map(ArmTold::new).collect(),
+        skipped: found.skipped,
+        edges: found.edges,
+        tests: found.tests,
         runs: bench.runs,
         secs: began.elapsed().as_secs_f64(),
+        interrupted: bench.stopped.map(|signal| (signal, found.stage)),
     });
     if let Some(cause) = report.cause {
         let tests: Vec<_> = report.tests.iter().map(|it| (it.test.clone(), it.kind)).collect();
@@ -135,10 +121,11 @@ pub(super) fn explain(request: &FlakeRequest, session: &mut Session) -> Result<u
     if let Some(path) = html {
         write_atomically(&path, page::html(&report).as_bytes())?;
     }
-    Ok(match base {
-        Tally { failed: 0, .. } => 0,
-        Tally { passed: 0, .. } => 1,
-        _ => 3,
+    Ok(match (bench.stopped, base) {
+        (Some(signal), _) => u8::try_from(128 + signal).unwrap_or(UNDECIDED),
+        (None, Tally { failed: 0, .. }) => 0,
+        (None, Tally { passed: 0, .. }) => 1,
+        (None, _) => 3,
     })
 }
 
@@ -148,13 +135,58 @@ fn run_batch(
     times: &[u64],
     jobs: usize,
     session: &mut Session,
-) -> Result<(Vec<Tally>, Vec<Names>), Failure> {
+) -> Result<Taken, Failure> {
     let mut batch = Batch::new(times, &mut session.reporter);
     pipeline::repeat(variants, jobs, &session.around, &mut batch)?;
     batch.finish()
 }
 
 impl Bench<'_> {
+    /// The experiment. Where it ends early, what was found by then is in `found`.
+    fn find_out(&mut self, found: &mut Found, session: &mut Session) -> Result<(), Failure> {
+        let usual = self.run_base(found, session)?;
+        found.stage = Stage::Suite;
+        let suite = self.suite(&mut found.skipped, session)?;
+        found.stage = Stage::Screen;
+        let mut prepared = Vec::new();
+        for arm in self.arms(suite.as_ref(), usual, &mut found.skipped) {
+            // To lay out dozens of trees takes a while.
+            self.go_on()?;
+            match self.prepare(&arm) {
+                Ok(ready) => {
+                    prepared.push(ready);
+                    found.tried.push(Tried::new(arm));
+                }
+                // A limit that this machine cannot keep, for instance.
+                Err(failure) => found.skipped.push((arm.axis, failure.text)),
+            }
+        }
+        let suspects = self.screen(found.before, &prepared, &mut found.tried, session)?;
+        found.stage = Stage::Confirm;
+        self.confirm(&suspects, &prepared, &mut found.tried, session)?;
+        found.stage = Stage::Edges;
+        self.edges(&found.tried, &mut found.edges, session)?;
+        found.stage = Stage::Tests;
+        if let Some((suite, own)) = &suite {
+            order::dependents(self, (suite, own), &found.tried, &mut found.tests, session)?;
+        }
+        Ok(())
+    }
+
+    /// Fails where somebody has ended the experiment.
+    fn go_on(&mut self) -> Result<(), Failure> {
+        if self.stopped.is_none() {
+            self.stopped = self.interrupts.pending();
+        }
+        self.stopped.map_or(Ok(()), |signal| Err(PipelineError::Interrupted(signal).into()))
+    }
+
+    /// Counts what was run, and remembers that it was ended early.
+    fn account(&mut self, taken: &Taken) {
+        self.runs += taken.runs;
+        self.stopped = self.stopped.or(taken.signal);
+    }
+
     /// Whether an input is to be turned.
     fn wants(&self, axis: &str) -> bool {
         self.axes.is_empty() || self.axes.iter().any(|wanted| wanted == axis)
@@ -231,118 +263,29 @@ impl Bench<'_> {
         Ok(ready)
     }
 
+    /// Runs all of them, or fails.
     fn run(
         &mut self,
         variants: &[&Prepared],
         times: &[u64],
         session: &mut Session,
     ) -> Result<(Vec<Tally>, Vec<Names>), Failure> {
-        self.runs += times.iter().sum::<u64>();
-        run_batch(variants, times, self.jobs, session)
+        let taken = run_batch(variants, times, self.jobs, session)?;
+        self.account(&taken);
+        self.go_on()?;
+        Ok((taken.tallies, taken.names))
     }
 
-    fn run_base(&mut self, times: u64, session: &mut Session) -> Result<(Tally, Usual), Failure> {
-        self.runs += times;
-        let (tallies, names) = run_batch(&[&self.base], &[times], self.jobs, session)?;
-        let mut used = names.into_iter().next().unwrap_or_default().used;
+    fn run_base(&mut self, found: &mut Found, session: &mut Session) -> Result<Usual, Failure> {
+        let taken = run_batch(&[&self.base], &[BASE], self.jobs, session)?;
+        self.account(&taken);
+        found.before = taken.tallies.first().copied().unwrap_or_default();
+        self.go_on()?;
+        let mut used = taken.names.into_iter().next().unwrap_or_default().used;
         used.sort_unstable();
-        let usual = Usual {
+        Ok(Usual {
             memory: used.get(used.len() / 4).map_or(0, |(memory, _)| *memory),
             longest: used.iter().map(|(_, took)| *took).max().unwrap_or_default(),
-        };
-        Ok((tallies.first().copied().unwrap_or_default(), usual))
-    }
-
-    fn screen(
-        &mut self,
-        prepared: &[Prepared],
-        tried: &mut [Tried],
-        session: &mut Session,
-    ) -> Result<(), Failure> {
-        let times: Vec<u64> = tried
-            .iter()
-            .map(|it| if it.arm.clock_start().is_some() { SCREEN_CLOCK } else { SCREEN })
-            .collect();
-        let variants: Vec<&Prepared> = prepared.iter().collect();
-        let (tallies, names) = self.run(&variants, &times, session)?;
-        for ((it, tally), names) in tried.iter_mut().zip(tallies).zip(names) {
-            it.screened = tally;
-            it.names = names;
-        }
-        Ok(())
-    }
-
-    /// Runs the suspects again, each beside the check as it is, and says how likely the difference is by chance.
-    fn confirm(
-        &mut self,
-        before: Tally,
-        prepared: &[Prepared],
-        tried: &mut [Tried],
-        session: &mut Session,
-    ) -> Result<(), Failure> {
-        let mut suspects: Vec<(usize, f64)> = Vec::new();
-        for (index, it) in tried.iter().enumerate() {
-            let chance = chance(it.screened, before);
-            if chance < SUSPICIOUS {
-                suspects.push((index, chance));
-            }
-        }
-        suspects.sort_by(|one, other| one.1.total_cmp(&other.1));
-        let mut of_axis = std::collections::BTreeMap::new();
-        suspects.retain(|(index, _)| {
-            let count: &mut usize = of_axis.entry(tried[*index].arm.axis).or_default();
-            *count += 1;
-            *count <= SUSPECTS
-        });
-        let mut chances = Vec::with_capacity(suspects.len());
-        for (index, _) in &suspects {
-            let (mut arm, mut beside) = (Tally::default(), Tally::default());
-            // Half of the runs are enough where they leave nothing open; for looking twice, chance counts double.
-            for _ in 0..2 {
-                self.runs += CONFIRM;
-                let both = [&prepared[*index], &self.base];
-                let (tallies, _) = run_batch(&both, &[CONFIRM / 2, CONFIRM / 2], self.jobs, session)?;
-                (arm, beside) = (sum(arm, tallies[0]), sum(beside, tallies[1]));
-                if pure(arm).is_some_and(|passed| pure(beside) == Some(!passed)) {
-                    break;
-                }
-            }
-            tried[*index].confirmed = Some((arm, beside));
-            chances.push((2.0 * chance(arm, beside)).min(1.0));
-        }
-        for ((index, _), chance) in suspects.iter().zip(stats::holm(&chances)) {
-            tried[*index].chance = Some(chance);
-        }
-        Ok(())
-    }
-}
-
-impl Tried {
-    fn new(arm: Arm) -> Self {
-        Self { arm, screened: Tally::default(), confirmed: None, chance: None, names: Names::default() }
-    }
-
-    pub(super) fn is_cause(&self) -> bool {
-        self.chance.is_some_and(|chance| chance < SURE)
-    }
-}
-
-fn sum(one: Tally, other: Tally) -> Tally {
-    Tally { passed: one.passed + other.passed, failed: one.failed + other.failed }
-}
-
-/// How likely two conditions differ so much by chance.
-fn chance(one: Tally, other: Tally) -> f64 {
-    let counts = |tally: Tally| (tally.passed + tally.failed, tally.failed);
-    stats::fisher(counts(one), counts(other))
-}
-
-/// The outcome, where all runs had the same.
-fn pure(tally: Tally) -> Option<bool> {
-    match tally {
-        Tally { passed: 0, failed: 0 } => None,
-        Tally { failed: 0, .. } => Some(true),
-        Tally { passed: 0, .. } => Some(false),
-        _ => None,
+        })
     }
 }

@@ -49,15 +49,14 @@ impl Dependent {
     }
 }
 
-/// Looks into the tests that went another way in one of the orders than in the suite's own.
+/// Looks into the tests that went another way in one of the orders than in the suite's own, which is given with it.
 pub(super) fn dependents(
     bench: &mut Bench<'_>,
-    suite: &Suite,
+    (suite, own): (&Suite, &Names),
     tried: &[Tried],
-    own: &Names,
+    found: &mut Vec<Dependent>,
     session: &mut Session,
-) -> Result<Vec<Dependent>, Failure> {
-    let mut found: Vec<Dependent> = Vec::new();
+) -> Result<(), Failure> {
     let own_command = suite.told();
     let orders = tried.iter().filter(|it| it.arm.axis == "order" && it.is_cause());
     for it in orders {
@@ -80,7 +79,7 @@ pub(super) fn dependents(
             found.extend(search.look(failing, passing, session)?);
         }
     }
-    Ok(found)
+    Ok(())
 }
 
 /// What became of tests by name over some runs of one command, and what these runs used.

@@ -10,8 +10,7 @@ const CONFIDENCE: f64 = 0.95;
 
 /// The page.
 pub(super) fn html(report: &Report) -> String {
-    let line = report.cause.map_or_else(|| "no cause found".to_owned(), |cause| format!("cause: {cause}"));
-    let mut page = Page::new(&report.cmd, &line);
+    let mut page = Page::new(&report.cmd, &report.headline());
     page.section(
         "As it is",
         "From never on the left to always on the right: seen, and where the rate may be.",
@@ -39,6 +38,11 @@ pub(super) fn html(report: &Report) -> String {
             })
             .collect();
         page.cells(axis, &cells);
+    }
+    let unsettled = report.unsettled();
+    if !unsettled.is_empty() {
+        page.section("Not settled", "The experiment was interrupted; what follows is no finding.");
+        page.list(&unsettled);
     }
     if !report.edges.is_empty() {
         page.section("Where it turns", "Found by halving, to the second.");

@@ -1,10 +1,10 @@
 //! How an experiment is told.
 #![forbid(unsafe_code)]
 
-use crate::commands::flake::explain::Tried;
 use crate::commands::flake::explain::asked::Asked;
 use crate::commands::flake::explain::axes::CLOCK;
 use crate::commands::flake::explain::order::Dependent;
+use crate::commands::flake::explain::trial::{Tried, sum};
 use crate::model::evidence::Tally;
 use crate::model::units::show_instant;
 use crate::pipeline::Prepared;
@@ -28,6 +28,40 @@ pub(super) struct Experiment<'a> {
     pub(super) tests: Vec<Dependent>,
     pub(super) runs: u64,
     pub(super) secs: f64,
+    /// The signal that ended it, and in which part.
+    pub(super) interrupted: Option<(i32, Stage)>,
+}
+
+/// The parts of an experiment, one after the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Stage {
+    /// The check as it is.
+    #[default]
+    Base,
+    /// The tests of its suite.
+    Suite,
+    /// One input after the other is turned.
+    Screen,
+    /// Suspects are run again.
+    Confirm,
+    /// Dates between which the outcome turns are looked for.
+    Edges,
+    /// Tests that depend on others are looked for.
+    Tests,
+}
+
+impl Stage {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Base => "while the check was run as it is",
+            Self::Suite => "while the tests of its suite were run by name",
+            Self::Screen => "while one input after the other was turned",
+            Self::Confirm => "while what stood out was run again",
+            Self::Edges => "while the dates at which it turns were looked for",
+            Self::Tests => "while tests that depend on others were looked for",
+        }
+    }
 }
 
 /// One arm.
@@ -41,6 +75,8 @@ pub(super) struct ArmTold {
     /// The whole command, where it is another than the check's own.
     pub(super) command: Option<String>,
     pub(super) screened: Tally,
+    /// Whether it stood out then, which by itself is no finding.
+    suspect: bool,
     pub(super) confirmed: Option<Tally>,
     /// Runs of the check as it is, beside the confirming ones.
     beside: Option<Tally>,
@@ -57,6 +93,7 @@ impl ArmTold {
             options: tried.arm.options(),
             command: tried.arm.command().map(shell_words),
             screened: tried.screened,
+            suspect: tried.suspect,
             confirmed: tried.confirmed.map(|(arm, _)| arm),
             beside: tried.confirmed.map(|(_, beside)| beside),
             chance: tried.chance,
@@ -70,6 +107,18 @@ impl ArmTold {
             Some(_) => &self.options,
             None => self.options.split_once(' ').map_or("", |(_, value)| value),
         }
+    }
+
+    /// Why it is suspected still, where nothing was settled about it.
+    fn unsettled(&self) -> Option<String> {
+        if !self.suspect || self.chance.is_some() {
+            return None;
+        }
+        let mut text = format!("{}: {} when it was first turned", self.options, of(self.screened));
+        if let (Some(again), Some(beside)) = (self.confirmed, self.beside) {
+            let _ = write!(text, "; then {}, and {} of the check as it is", of(again), of(beside));
+        }
+        Some(text)
     }
 
     fn rate(&self) -> f64 {
@@ -122,6 +171,10 @@ pub(super) struct Report {
     pub(super) skipped: Vec<(&'static str, String)>,
     pub(super) runs: u64,
     pub(super) secs: f64,
+    /// The signal that ended it before it was through.
+    interrupted: Option<i32>,
+    /// What was going on then.
+    during: Option<Stage>,
 }
 
 impl Report {
@@ -173,24 +226,56 @@ impl Report {
             skipped: found.skipped,
             runs: found.runs,
             secs: found.secs,
+            interrupted: found.interrupted.map(|(signal, _)| signal),
+            during: found.interrupted.map(|(_, stage)| stage),
         }
     }
 
-    pub(super) fn text(&self) -> String {
-        let Tally { passed, failed } = self.base;
-        let mut text = match self.cause {
-            Some(cause) => format!("cause: {cause}\n"),
-            None => "no cause found\n".to_owned(),
+    /// What was found, in one line. An experiment that was interrupted has not found that there is no cause.
+    pub(super) fn headline(&self) -> String {
+        match (self.cause, self.interrupted) {
+            (Some(cause), _) => format!("cause: {cause}"),
+            (None, Some(signal)) => format!("interrupted by signal {signal} before a cause was confirmed"),
+            (None, None) => "no cause found".to_owned(),
+        }
+    }
+
+    /// What an experiment that was interrupted has left open: what was going on, and what is suspected and no more.
+    pub(super) fn unsettled(&self) -> Vec<String> {
+        let (Some(signal), Some(stage)) = (self.interrupted, self.during) else { return Vec::new() };
+        let mut lines = vec![format!("interrupted by signal {signal} {}", stage.text())];
+        let suspects = self.arms.iter().filter_map(ArmTold::unsettled);
+        lines.extend(suspects.map(|suspect| format!("suspected, not confirmed: {suspect}")));
+        lines
+    }
+
+    /// What came of each axis when it was first turned, where no cause stands for it.
+    fn screened(&self) -> Vec<String> {
+        let mut axes: Vec<(&str, Tally, u64)> = Vec::new();
+        for arm in self.arms.iter().filter(|arm| arm.screened != Tally::default()) {
+            match axes.iter_mut().find(|(axis, ..)| *axis == arm.axis) {
+                Some((_, tally, values)) => (*tally, *values) = (sum(*tally, arm.screened), *values + 1),
+                None => axes.push((arm.axis, arm.screened, 1)),
+            }
+        }
+        let line = |(axis, tally, values): (&str, Tally, u64)| {
+            let ways = if values == 1 { "in one way".to_owned() } else { format!("in {values} ways") };
+            format!("{axis} turned {ways}: {}", of(tally))
         };
-        let _ = writeln!(text, "  as it is: {failed} of {} runs failed", passed + failed);
+        axes.into_iter().map(line).collect()
+    }
+
+    pub(super) fn text(&self) -> String {
+        let mut text = format!("{}\n", self.headline());
+        let _ = writeln!(text, "  as it is: {}", of(self.base));
         for arm in self.arms.iter().filter(|arm| arm.significant) {
-            let of = arm.confirmed.unwrap_or_default();
+            let again = arm.confirmed.unwrap_or_default();
             let _ = writeln!(
                 text,
                 "  {}: {} of {} failed (by chance {})",
                 arm.options,
-                of.failed,
-                of.passed + of.failed,
+                again.failed,
+                again.passed + again.failed,
                 match arm.chance.unwrap_or(1.0) {
                     chance if chance < 1e-4 => "less than 0.01%".to_owned(),
                     chance => percent(chance),
@@ -210,14 +295,32 @@ impl Report {
                 let _ = writeln!(text, "  {word} ({}): {command}", percent(rate));
             }
         }
+        if self.interrupted.is_some() {
+            for line in self.screened().into_iter().chain(self.unsettled()) {
+                let _ = writeln!(text, "  {line}");
+            }
+            text.push_str("  each run that ended is on record; the experiment itself begins anew\n");
+        }
         for (axis, why) in &self.skipped {
             let _ = writeln!(text, "  not turned: {axis}: {why}");
         }
-        let axes: std::collections::BTreeSet<&str> = self.arms.iter().map(|arm| arm.axis).collect();
+        // What was about to be turned when it was interrupted was not.
+        let turned = self.arms.iter().filter(|arm| arm.screened != Tally::default());
+        let axes: std::collections::BTreeSet<&str> = turned.map(|arm| arm.axis).collect();
         let axes: Vec<&str> = axes.into_iter().collect();
         let axes = if axes.is_empty() { "nothing".to_owned() } else { axes.join(", ") };
         let _ = writeln!(text, "  turned: {axes}; {} runs in {}", self.runs, seconds(self.secs));
         text
+    }
+}
+
+/// Counts in words.
+fn of(tally: Tally) -> String {
+    let Tally { passed, failed } = tally;
+    match passed + failed {
+        0 => "no run has ended".to_owned(),
+        1 => format!("{failed} of 1 run failed"),
+        runs => format!("{failed} of {runs} runs failed"),
     }
 }
 
