@@ -87,7 +87,7 @@ pub(super) struct RollbackArgs {
 pub(super) enum PartialsCommand {
     /// Put one back into the working tree
     Apply {
-        /// Its name in the list
+        /// Its name in the list, or its step's where there is but one
         #[arg(value_name = "NAME")]
         name: String,
     },

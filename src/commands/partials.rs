@@ -20,6 +20,8 @@ pub(super) const PREFIX: &str = "refs/checkrun/partial/";
 const SCHEMA: &str = "checkrun.partials/1";
 /// Partial states of one step.
 const MAX_KEPT: usize = 10_000;
+/// Names that a hint lists.
+const NAMES_SHOWN: usize = 10;
 
 /// Work that is to be kept.
 pub(super) struct Work<'a> {
@@ -213,6 +215,43 @@ pub(super) fn list(session: &mut Session) -> Result<u8, Failure> {
     Ok(0)
 }
 
+/// The reference, and the commit that it names, of a name in the list; of a step alone where that leaves but one.
+fn meant<'k>(name: &str, known: &'k [(String, String)]) -> Result<(&'k str, &'k str), Failure> {
+    let full = format!("{PREFIX}{name}");
+    if let Some((reference, id)) = known.iter().find(|(reference, _)| *reference == full) {
+        return Ok((reference, id));
+    }
+    let (run, step) = name.rsplit_once('/').map_or((None, name), |(run, step)| (Some(run), step));
+    let plain = word(step);
+    let is_of_step = |(reference, _): &&(String, String)| {
+        let last = reference.rsplit('/').next().unwrap_or(reference);
+        // Of a step's own name no dot is left, so what follows one is the number.
+        last == step || last.split('.').next() == Some(&plain)
+    };
+    let alike: Vec<&(String, String)> = known.iter().filter(is_of_step).collect();
+    if let (None, [(reference, id)]) = (run, &alike[..]) {
+        return Ok((reference, id));
+    }
+    let names: Vec<&str> = alike.iter().filter_map(|(reference, _)| reference.strip_prefix(PREFIX)).collect();
+    let shown = names.iter().take(NAMES_SHOWN).copied().collect::<Vec<_>>().join(", ");
+    let more = if names.len() > NAMES_SHOWN { ", and more in `checkrun partials`" } else { "" };
+    let (text, hint) = match (run, names.len()) {
+        (None, 2..) => (
+            format!("`{}` may be any of {} partial states", name.escape_debug(), names.len()),
+            format!("name one of these: {shown}{more}"),
+        ),
+        (_, 1..) => (
+            format!("nothing was put away as `{}`", name.escape_debug()),
+            format!("of that step there is: {shown}{more}"),
+        ),
+        (_, 0) => (
+            format!("nothing was put away as `{}`", name.escape_debug()),
+            "`checkrun partials` lists what there is".to_owned(),
+        ),
+    };
+    Err(Failure::new(text, Some(&hint)))
+}
+
 /// What was put back, as it is told.
 #[derive(Debug, Serialize)]
 struct Applied<'a> {
@@ -227,16 +266,10 @@ struct Applied<'a> {
 pub(super) fn apply(name: &str, session: &mut Session) -> Result<u8, Failure> {
     let state = tree::state(&session.start)?;
     refuse_half_done(&state, "partial work is put back")?;
-    let name = name.strip_prefix(PREFIX).unwrap_or(name);
-    let reference = format!("{PREFIX}{name}");
     let known = Git::at(&state.root).references(PREFIX)?;
-    let Some((_, id)) = known.iter().find(|(known, _)| *known == reference) else {
-        return Err(Failure::new(
-            format!("nothing was put away as `{}`", name.escape_debug()),
-            Some("`checkrun partials` lists what there is"),
-        ));
-    };
-    let partial = partial(&reference, &commit_of(&state.root, id)?);
+    let (reference, id) = meant(name.strip_prefix(PREFIX).unwrap_or(name), &known)?;
+    let name = reference.strip_prefix(PREFIX).unwrap_or(reference);
+    let partial = partial(reference, &commit_of(&state.root, id)?);
     let resolve = |id: &str| -> Result<Snapshot, TreeError> {
         tree::resolve(&session.start, &Source::Revision(id.to_owned()), Path::new(""))
     };

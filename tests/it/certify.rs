@@ -174,7 +174,9 @@ fn going_back_keeps_the_work_and_touches_nothing_else() {
         env.write("d3/a", "other\n");
         drop(env.checkrun(&["partials", "apply", name]).refused(&["`d3/a` has changed since"]));
         std::fs::remove_file(env.repo("d3/a")).unwrap();
-        drop(env.checkrun(&["partials", "apply", name]).expect(0));
+        // Its step is enough of a name as long as there is one of it only.
+        let back = env.checkrun(&["partials", "apply", "s03", "--format", "json"]).expect(0).json();
+        assert_eq!(back["name"], name);
         assert_eq!(std::fs::read_to_string(env.repo("d3/a")).unwrap(), "half\n");
         assert_eq!(std::fs::read_to_string(env.repo("d3/deep/er")).unwrap(), "more\n");
         // The same work is kept once, other work beside it.
@@ -182,7 +184,19 @@ fn going_back_keeps_the_work_and_touches_nothing_else() {
         env.write("d3/a", "again\n");
         let second = rollback(&env, "s03", &[]).expect(0).json();
         assert_eq!(second["partial"], json!(format!("{reference}.2")));
-        drop(env.checkrun(&["partials", "apply", "nothing"]).refused(&["nothing was put away as `nothing`"]));
+        let there = std::fs::read_dir(env.repo("")).unwrap().count();
+        let refused = |other: &str, parts: &[&str]| {
+            drop(env.checkrun(&["partials", "apply", other]).refused(parts));
+            assert_eq!(std::fs::read_dir(env.repo("")).unwrap().count(), there, "nothing is put back");
+        };
+        refused("s03", &["`s03` may be any of 2 partial states", &format!("{name}, {name}.2")]);
+        refused(
+            "other/s03",
+            &["nothing was put away as `other/s03`", &format!("there is: {name}, {name}.2")],
+        );
+        refused("nothing", &["nothing was put away as `nothing`", "`checkrun partials` lists"]);
+        drop(env.checkrun(&["partials", "apply", "s03.2"]).expect(0));
+        assert_eq!(std::fs::read_to_string(env.repo("d3/a")).unwrap(), "again\n");
     }
 }
 
