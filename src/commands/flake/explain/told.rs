@@ -115,7 +115,9 @@ impl ArmTold {
             return None;
         }
         let mut text = format!("{}: {} when it was first turned", self.options, of(self.screened));
-        if let (Some(again), Some(beside)) = (self.confirmed, self.beside) {
+        if let (Some(again), Some(beside)) = (self.confirmed, self.beside)
+            && sum(again, beside) != Tally::default()
+        {
             let _ = write!(text, "; then {}, and {} of the check as it is", of(again), of(beside));
         }
         Some(text)
