@@ -80,8 +80,8 @@ pub struct RunsSoFar {
     pub failed: u64,
     /// How many it will be, if that is known.
     pub of: Option<u64>,
-    /// Upper bound on the rate of failures so far.
-    pub bound: f64,
+    /// Upper bound on the rate of failures so far, where the runs are of one and the same check.
+    pub bound: Option<f64>,
     /// What is left, if that can be told.
     pub left: Option<Duration>,
 }

@@ -127,7 +127,8 @@ pub(super) fn runs(so_far: RunsSoFar) -> String {
     let RunsSoFar { runs, failed, of, bound, left } = so_far;
     let of = of.map_or_else(String::new, |of| format!(" of {of}"));
     let left = left.map_or_else(String::new, |left| format!(", {} left", seconds(left.as_secs_f64())));
-    format!("checkrun: {runs}{of} runs, {failed} failed, rate at most {}{left}", percent(bound))
+    let rate = bound.map_or_else(String::new, |bound| format!(", rate at most {}", percent(bound)));
+    format!("checkrun: {runs}{of} runs, {failed} failed{rate}{left}")
 }
 
 /// A share of one as people read it: `3.1%`, `0.04%`.

@@ -225,7 +225,7 @@ impl<'a> Course<'a> {
             }
             _ => None,
         };
-        let bound = stats::anytime_upper_bound(passed + failed, failed, seen.confidence);
+        let bound = Some(stats::anytime_upper_bound(passed + failed, failed, seen.confidence));
         self.sink.event(Event::Runs(RunsSoFar { runs, failed: seen.now.failed, of, bound, left }));
     }
 }

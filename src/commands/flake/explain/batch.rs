@@ -88,7 +88,7 @@ impl Director for Batch<'_> {
             _ => tally.failed += 1,
         }
         let failed = self.tallies.iter().map(|tally| tally.failed).sum();
-        let so_far = RunsSoFar { runs: self.done, failed, of: Some(self.of), bound: 1.0, left: None };
+        let so_far = RunsSoFar { runs: self.done, failed, of: Some(self.of), bound: None, left: None };
         self.sink.event(Event::Runs(so_far));
     }
 
