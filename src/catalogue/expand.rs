@@ -131,6 +131,30 @@ fn limits(text: &mut Text, policy: &Policy) {
     text.text("output", &limits.output.to_string());
 }
 
+/// What a runner says to people whose check fails.
+fn told(text: &mut Text, runner: &Runner) {
+    if !runner.install.is_empty() {
+        text.heading("[install]");
+    }
+    for (name, how) in &runner.install {
+        text.text(&key(name), how);
+    }
+    for advice in &runner.advice {
+        text.heading("[[advice]]");
+        text.texts("output", advice.output.iter().map(String::as_str));
+        text.text("say", &advice.say);
+        if advice.prepare {
+            text.raw("prepare", "true");
+        }
+    }
+}
+
+/// A name as a key of TOML's, in quotes where it has to be.
+fn key(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    if !name.is_empty() && name.bytes().all(plain) { name.to_owned() } else { quoted(name) }
+}
+
 /// The runner in full; reads back as the same runner.
 #[must_use]
 pub fn expand_runner(runner: &Runner) -> String {
@@ -198,5 +222,6 @@ pub fn expand_runner(runner: &Runner) -> String {
         text.texts("home", step.home.iter().filter_map(|path| path.to_str()));
         text.texts("path", step.path.iter().filter_map(|path| path.to_str()));
     }
+    told(&mut text, runner);
     text.0
 }

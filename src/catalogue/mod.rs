@@ -73,7 +73,7 @@ pub enum CatalogueError {
         source: io::Error,
     },
     /// Two runners want the same command.
-    #[error("the runners `{first}` and `{second}` both serve `{word}`")]
+    #[error("the runners `{first}` ({first_at}) and `{second}` ({second_at}) both serve `{word}`")]
     TwoRunners {
         /// The command's first word.
         word: String,
@@ -81,6 +81,10 @@ pub enum CatalogueError {
         first: String,
         /// The other.
         second: String,
+        /// Where the one comes from.
+        first_at: String,
+        /// Where the other comes from.
+        second_at: String,
     },
     /// The command line asks for a clock mode, and the clock is not fixed.
     #[error("`--clock-mode` has no effect on the host's clock, which policy `{policy}` shows")]
@@ -116,7 +120,7 @@ impl CatalogueError {
             Self::Unknown { advice, .. } => advice.clone(),
             Self::Reserved { .. } => Some("give the file another name".to_owned()),
             Self::TwoRunners { first, second, .. } => {
-                Some(format!("say which one: `--runner {first}` or `--runner {second}`"))
+                Some(format!("say which one: `--runner {first}` or `--runner {second}`; or take the word out of `serves` in a file of yours"))
             }
             Self::Widens { .. } => Some(
                 "a repository may only tighten; what widens comes from the command line or from your own policies"

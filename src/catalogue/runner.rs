@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod packages;
+mod told;
 
 use crate::catalogue::document::{Section, Source};
 use crate::catalogue::policy::{check_path, visible};
@@ -104,9 +105,20 @@ pub fn choose_runner<'r>(
             word: String::from_utf8_lossy(word).into_owned(),
             first: first.name.clone(),
             second: second.name.clone(),
+            first_at: origin(&first.name),
+            second_at: origin(&second.name),
         }),
         (Some(runner), None) => Ok(runner),
         (None, _) => named(FALLBACK).ok_or_else(|| unknown("runner", FALLBACK, &known())),
+    }
+}
+
+/// Where a runner comes from, for people.
+fn origin(name: &str) -> String {
+    if BUILT_IN.iter().any(|(known, _)| *known == name) {
+        "built in".to_owned()
+    } else {
+        format!("your runners/{name}.toml")
     }
 }
 
@@ -165,6 +177,8 @@ fn parse(name: &str, source: Source<'_>) -> Result<Runner, CatalogueError> {
             "found",
             "prelude",
             "prepare",
+            "install",
+            "advice",
         ],
     )?;
     Ok(Runner {
@@ -180,6 +194,8 @@ fn parse(name: &str, source: Source<'_>) -> Result<Runner, CatalogueError> {
         found: packages::found(&root)?,
         prelude: packages::prelude(&root)?,
         prepare: packages::prepare(&root)?,
+        install: told::install(&root)?,
+        advice: told::advice(&root)?,
     })
 }
 

@@ -34,6 +34,10 @@ pub struct Runner {
     pub prelude: String,
     /// Steps that fetch packages, for `prepare`.
     pub prepare: Vec<PrepareRule>,
+    /// How programs are installed that are not there, by name; the toolchain's program stands for all others.
+    pub install: BTreeMap<String, String>,
+    /// What is said of failures.
+    pub advice: Vec<Advice>,
 }
 
 /// The forms in which a family of test runners prints its counts.
@@ -72,6 +76,17 @@ impl Reading {
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(_, reading)| *reading == self).map_or("", |(name, _)| name)
     }
+}
+
+/// What is said beside a verdict where a failing command printed something that people cannot be expected to read rightly.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Advice {
+    /// Texts of which one stands in the end of the output.
+    pub output: Vec<String>,
+    /// What is said: a word, a colon and a sentence.
+    pub say: String,
+    /// Whether it is about packages that `checkrun prepare` fetches: a step of that is not told to prepare.
+    pub prepare: bool,
 }
 
 /// A folder of installed packages that lies in a working tree and not in git.

@@ -119,6 +119,7 @@ fn one(
     // What keeps a check from the network is not for a step that needs it, and what the caller has downloaded would
     // be in the way of what it writes.
     prepared.action.runner.env.clear();
+    prepared.rule.advice.retain(|advice| !advice.prepare);
     prepared.action.runner.binds.retain(|bind| !bind.inside.starts_with(HOME_PLACE));
     let archive = Archive::create(&around.scratch())?;
     let mut packer = Packer { sink, out: BufWriter::new(archive.file()?), failure: None, reached: None };

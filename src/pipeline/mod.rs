@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod abilities;
+mod advice;
 mod bearings;
 mod comparing;
 mod contents;

@@ -8,6 +8,7 @@ use crate::model::evidence::Stored;
 use crate::model::hosts::HostRule;
 use crate::model::layer::Layer;
 use crate::model::policy::{ClockWish, Overrides};
+use crate::model::runner::Runner;
 use crate::pipeline::digests::KnownDigests;
 use crate::pipeline::packages::{self, Packages};
 use crate::pipeline::{Bearings, PipelineError, Surroundings};
@@ -99,6 +100,8 @@ pub struct Prepared {
     pub(crate) abilities: Abilities,
     /// What was not prepared, for when the check fails.
     pub(crate) unprepared: Option<String>,
+    /// The runner as its file has it, for what it says of failures.
+    pub(crate) rule: Runner,
     /// Digests of host files that were computed on the way and are worth remembering.
     pub(crate) digests: KnownDigests,
 }
@@ -191,7 +194,7 @@ pub fn prepare_on(
         layers: words,
     };
     let keyed = key::key_of(&action);
-    Ok(Prepared { snapshot, action, keyed, abilities, unprepared: packages.missing, digests })
+    Ok(Prepared { snapshot, action, keyed, abilities, unprepared: packages.missing, rule, digests })
 }
 
 /// `--cwd` as a path in the tree: no root, no way out, and there.

@@ -4,7 +4,7 @@
 use crate::cache;
 use crate::key;
 use crate::logs::LogWriter;
-use crate::model::check::{DepsChoice, DepsLayer};
+use crate::model::check::DepsLayer;
 use crate::model::digest::Digest;
 use crate::model::event::{Event, Sink};
 use crate::model::evidence::{CacheUse, Deps, EVIDENCE_VERSION, Evidence, Foreign, Tally};
@@ -13,6 +13,7 @@ use crate::model::outcome::{LookedAt, Observation, Outcome};
 use crate::model::policy::{Clock, GitView, Network, TREE_MARGIN};
 use crate::model::units::show_instant;
 use crate::pipeline::abilities::boot_id;
+use crate::pipeline::advice::reason;
 use crate::pipeline::contents::{Contents, coarse_now};
 use crate::pipeline::ground::Ground;
 use crate::pipeline::hosts::{Hosts, Instant, with_contents};
@@ -88,7 +89,7 @@ pub(super) fn run(
     recorded.summary.take(counts);
     let tests = recorded.summary.tests();
     let mut verdict = verdict(&seen, tests, prepared.action.command.require_tests);
-    verdict.reason = with_missing(&verdict, &seen, prepared).map(|reason| with_program(reason, prepared));
+    verdict.reason = reason(&verdict, &seen, &recorded.tail, prepared);
     let evidence = Evidence { foreign, ..evidence(prepared, &seen, verdict, &recorded, at) };
     if evidence.outcome.is_answer()
         && let Err(how) = cache::same_sandbox(&evidence, prepared.action.level, &prepared.action.layers)
@@ -253,43 +254,6 @@ fn evidence(
         level: seen.enforcement.level.name().to_owned(),
         layers: seen.enforcement.layers.clone(),
         host: (std::env::consts::OS.to_owned(), std::env::consts::ARCH.to_owned()),
-    }
-}
-
-/// The reason of a verdict, with what the check may have lacked.
-fn with_missing(verdict: &Verdict, seen: &Observation, prepared: &Prepared) -> Option<String> {
-    let reached = seen.reached.reason(verdict.outcome == Outcome::Passed);
-    let missing = match (verdict.outcome, &prepared.unprepared) {
-        (Outcome::Failed | Outcome::NotStarted, Some(unprepared)) => Some(unprepared.clone()),
-        (Outcome::Failed, None) if reached.is_none() && seen.network => Some(
-            match prepared.action.policy.network {
-                Network::Hosts => {
-                    "network: it looked for a name server or another host by itself; only programs that go by HTTPS_PROXY reach the hosts that the policy names"
-                }
-                Network::Loopback | Network::Host => {
-                    "network: it looked for a name server or another host, and a check has no network; `checkrun prepare` fetches what it needs beforehand"
-                }
-            }
-            .to_owned(),
-        ),
-        _ => None,
-    };
-    let parts: Vec<String> = [verdict.reason.clone(), reached, missing].into_iter().flatten().collect();
-    (!parts.is_empty()).then(|| parts.join("; "))
-}
-
-/// Where a program is not found and packages were prepared, says that it is not one of theirs.
-fn with_program(reason: String, prepared: &Prepared) -> String {
-    let is_prepared = prepared.action.deps.iter().any(|layer| layer.from == DepsChoice::Prepared);
-    let program = prepared.action.command.argv.first().filter(|word| !word.contains(&b'/'));
-    match program {
-        Some(program) if is_prepared && reason.starts_with("not_found") => {
-            let name: String = String::from_utf8_lossy(program).chars().take(60).collect();
-            format!(
-                "{reason}; `{name}` is not among the prepared packages: name it in the project's requirements and prepare again"
-            )
-        }
-        _ => reason,
     }
 }
 

@@ -151,6 +151,9 @@ pub(super) fn description(runner: &Runner) -> Digest {
         found,
         prelude,
         prepare,
+        // What is only said to people changes no result.
+        install: _,
+        advice: _,
     } = runner;
     put(&mut text, name.as_bytes());
     put(&mut text, description.as_bytes());

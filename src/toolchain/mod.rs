@@ -106,10 +106,10 @@ impl ToolchainError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Shim { kind: "rustup", .. } => {
-                Some("choose a toolchain: `rustup default stable`".to_owned())
+                Some("choose a toolchain, which installs it where it is not there: `rustup default stable`; single programs come by `rustup component add`".to_owned())
             }
             Self::Shim { kind: "volta", .. } => Some("choose a version: `volta install node`".to_owned()),
-            Self::Shim { .. } => Some("choose a version: `pyenv global VERSION`".to_owned()),
+            Self::Shim { .. } => Some("choose a version that is there, `pyenv global VERSION`, or `pyenv install VERSION`".to_owned()),
             Self::NotInstalled { channel, .. } => Some(format!("`rustup toolchain install {channel}`")),
             Self::Unreadable { .. } => None,
         }

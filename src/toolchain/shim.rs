@@ -54,7 +54,7 @@ fn behind_rustup(found: &Found, lookup: &Lookup) -> Result<Option<Found>, Toolch
         let folder = home.join("toolchains");
         let root = installed(&folder, channel)
             .ok_or_else(|| ToolchainError::NotInstalled { channel: channel.clone(), folder })?;
-        return Ok(program::follow(&root.join("bin").join(shim)));
+        return there(&root, shim).map(Some).map_err(problem);
     }
     let settings = home.join("settings.toml");
     let text = read_start(&settings, 64 << 10)
@@ -65,7 +65,13 @@ fn behind_rustup(found: &Found, lookup: &Lookup) -> Result<Option<Found>, Toolch
     if !root.is_dir() {
         return Err(problem(format!("its default toolchain {} is not installed", root.display())));
     }
-    Ok(program::follow(&root.join("bin").join(shim)))
+    there(&root, shim).map(Some).map_err(problem)
+}
+
+/// The program that a shim stands for; in words what is missing, where it is not there.
+fn there(root: &Path, name: &OsStr) -> Result<Found, String> {
+    program::follow(&root.join("bin").join(name))
+        .ok_or_else(|| format!("{} has no program `{}`", root.display(), name.to_string_lossy()))
 }
 
 /// The folder of a toolchain: of that name, or of that name and this machine's platform.
@@ -131,7 +137,7 @@ fn behind_volta(found: &Found, lookup: &Lookup) -> Result<Option<Found>, Toolcha
     let version = version.filter(|version| !version.contains(['/', '\0']) && !version.starts_with('.'));
     let version = version.ok_or_else(|| problem(format!("{} names no Node", platform.display())))?;
     let shim = found.chain.first().and_then(|path| path.file_name()).unwrap_or_default();
-    Ok(program::follow(&root.join("tools/image/node").join(version).join("bin").join(shim)))
+    there(&root.join("tools/image/node").join(version), shim).map(Some).map_err(problem)
 }
 
 /// pyenv's shims are scripts in `ROOT/shims`; which version they run is in `ROOT/version`.
@@ -148,6 +154,8 @@ fn behind_pyenv(found: Found, lookup: &Lookup) -> Result<Option<Found>, Toolchai
     let Some(root) = root else { return Ok(Some(found)) };
     // Without a version file pyenv means the system's own Python.
     let versions = read_start(&root.join("version"), 4096).unwrap_or_else(|| "system".to_owned());
+    let mut gone = Vec::new();
+    let mut is_any_there = false;
     for version in versions.split_whitespace() {
         if version == "system" {
             return Ok(program::find(name, lookup.path.as_deref(), &BTreeSet::from([folder.to_owned()])));
@@ -155,13 +163,29 @@ fn behind_pyenv(found: Found, lookup: &Lookup) -> Result<Option<Found>, Toolchai
         if version.contains(['/', '\0']) || version.starts_with('.') {
             continue;
         }
-        if let Some(found) = pyenv_version(&root.join("versions"), version)
-            .and_then(|folder| program::follow(&folder.join("bin").join(name)))
-        {
+        let Some(folder) = pyenv_version(&root.join("versions"), version) else {
+            gone.push(version);
+            continue;
+        };
+        is_any_there = true;
+        if let Some(found) = program::follow(&folder.join("bin").join(name)) {
             return Ok(Some(found));
         }
     }
-    Ok(None)
+    if is_any_there || gone.is_empty() {
+        // A version without this program says nothing of where else it may come from, such as prepared packages.
+        return Ok(None);
+    }
+    // Another Python in its place, as the system's, would not be the one that was asked for.
+    Err(ToolchainError::Shim {
+        program: folder.join(name),
+        kind: "pyenv",
+        problem: format!(
+            "version {} that {} asks for is not installed",
+            gone.join(" or "),
+            root.join("version").display()
+        ),
+    })
 }
 
 /// The folder of a version: of that name, or the newest whose name starts with it and a dot (`3.11` is `3.11.7`).

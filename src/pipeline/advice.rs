@@ -1,0 +1,129 @@
+//! What a verdict says beside itself: what the check may have lacked, and what to do about it. Whether it passed is not
+//! decided here.
+#![forbid(unsafe_code)]
+
+use crate::catalogue;
+use crate::model::check::DepsChoice;
+use crate::model::digest::Digest;
+use crate::model::outcome::{Observation, Outcome};
+use crate::model::policy::Network;
+use crate::pipeline::Prepared;
+use crate::pipeline::verdict::Verdict;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Version managers whose shims are links to themselves; those of others lie in a folder `shims`.
+const MANAGERS: [&str; 2] = ["mise", "asdf"];
+
+/// The reason of a verdict, with what the check may have lacked. `tail` is the end of its output.
+pub(super) fn reason(
+    verdict: &Verdict,
+    seen: &Observation,
+    tail: &str,
+    prepared: &Prepared,
+) -> Option<String> {
+    let reached = seen.reached.reason(verdict.outcome == Outcome::Passed);
+    let is_lack = matches!(verdict.outcome, Outcome::Failed | Outcome::NotStarted);
+    let program = if is_lack { program(verdict, prepared) } else { None };
+    let advice = prepared.rule.advice.iter().find(|advice| {
+        verdict.outcome == Outcome::Failed
+            && verdict.exit != Some(0)
+            && advice.output.iter().any(|text| tail.contains(text.as_str()))
+    });
+    let missing = match (advice, &prepared.unprepared) {
+        // Nothing that could be prepared would help.
+        (Some(advice), _) if !advice.prepare => Some(advice.say.clone()),
+        (_, Some(unprepared)) if is_lack => Some(unprepared.clone()),
+        (Some(advice), _) if reached.is_none() => Some(advice.say.clone()),
+        _ if verdict.outcome == Outcome::Failed && reached.is_none() && seen.network => {
+            Some(network(prepared.action.policy.network).to_owned())
+        }
+        _ => None,
+    };
+    let parts: Vec<String> =
+        [verdict.reason.clone(), program, reached, missing].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+/// What a check says that looked for the network in vain.
+fn network(network: Network) -> &'static str {
+    match network {
+        Network::Hosts => {
+            "network: it looked for a name server or another host by itself; only programs that go by HTTPS_PROXY reach the hosts that the policy names"
+        }
+        Network::Loopback | Network::Host => {
+            "network: it looked for a name server or another host, and a check has no network; `checkrun prepare` fetches what it needs beforehand"
+        }
+    }
+}
+
+/// What is wrong with the program itself: it is not there, what it is started by is not, or it only chooses another one.
+fn program(verdict: &Verdict, prepared: &Prepared) -> Option<String> {
+    let not_found = verdict.reason.as_deref().is_some_and(|reason| reason.starts_with("not_found"));
+    if let Some(shim) = shim(prepared) {
+        return Some(shim);
+    }
+    // A shell's way to say the same of a command within its string.
+    if !not_found && !matches!(verdict.exit, Some(126 | 127)) {
+        return None;
+    }
+    let word = catalogue::first_word(&prepared.action.command.argv);
+    let name: String = String::from_utf8_lossy(&word).chars().take(60).collect();
+    let is_absent = prepared
+        .action
+        .runner
+        .identity
+        .iter()
+        .any(|(path, digest)| path.as_os_str().as_bytes() == word && *digest == Digest::of(b"absent"));
+    if is_absent {
+        let is_prepared = prepared.action.deps.iter().any(|layer| layer.from == DepsChoice::Prepared);
+        let mut said = format!("`{name}` is not on your PATH");
+        if is_prepared && !word.contains(&b'/') {
+            said = format!(
+                "{said}, and it is not among the prepared packages: name it in the project's requirements and prepare again"
+            );
+        }
+        return Some(match install(prepared, &word) {
+            Some(how) => format!("{said}; {how}"),
+            None => said,
+        });
+    }
+    let is_there = if word.contains(&b'/') && !word.starts_with(b"/") {
+        let cwd = &prepared.action.command.cwd;
+        let plain = word.strip_prefix(b"./").unwrap_or(&word);
+        let path = if cwd.is_empty() { plain.to_vec() } else { [cwd, &b"/"[..], plain].concat() };
+        prepared.snapshot.has_file(&path)
+    } else {
+        Path::new(OsStr::from_bytes(&word)).file_name().is_some()
+    };
+    (not_found && is_there).then(|| {
+        format!(
+            "`{name}` is there, and what its first line has it started by is not: its environment was moved or removed, or it is a shim of something that is gone; install it again"
+        )
+    })
+}
+
+/// How to install a program, as its runner says it.
+fn install<'p>(prepared: &'p Prepared, word: &[u8]) -> Option<&'p str> {
+    let rule = &prepared.rule;
+    let bare = word.rsplit(|byte| *byte == b'/').next().unwrap_or(word);
+    let own = std::str::from_utf8(bare).ok().and_then(|name| rule.install.get(name));
+    let by_program = || rule.serves.iter().any(|served| served.as_bytes() == bare).then_some(())
+        .and(rule.toolchain.program.as_ref())
+        .and_then(|program| rule.install.get(program));
+    own.or_else(by_program).map(String::as_str)
+}
+
+/// A shim of a version manager that nobody looked behind: what it would run is not shown to the check.
+fn shim(prepared: &Prepared) -> Option<String> {
+    let is_shim = |path: &&Path| {
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        MANAGERS.contains(&name) || path.parent().and_then(Path::file_name) == Some(OsStr::new("shims"))
+    };
+    let path = prepared.action.runner.identity.iter().map(|(path, _)| path.as_path()).find(is_shim)?;
+    let path: String = path.display().to_string().chars().take(200).collect();
+    Some(format!(
+        "shim: {path} only chooses which program to run, and that one is not shown to the check; have the folder of the real program first on PATH"
+    ))
+}
