@@ -78,7 +78,9 @@ fn program(verdict: &Verdict, prepared: &Prepared) -> Option<String> {
         .any(|(path, digest)| path.as_os_str().as_bytes() == word && *digest == Digest::of(b"absent"));
     if is_absent {
         let is_prepared = prepared.action.deps.iter().any(|layer| layer.from == DepsChoice::Prepared);
-        let mut said = format!("`{name}` is not on your PATH");
+        // A verdict that has a reason already has its word, too.
+        let word_of_it = if not_found { "" } else { "missing: " };
+        let mut said = format!("{word_of_it}`{name}` is not on your PATH");
         if is_prepared && !word.contains(&b'/') {
             said = format!(
                 "{said}, and it is not among the prepared packages: name it in the project's requirements and prepare again"
@@ -109,9 +111,14 @@ fn install<'p>(prepared: &'p Prepared, word: &[u8]) -> Option<&'p str> {
     let rule = &prepared.rule;
     let bare = word.rsplit(|byte| *byte == b'/').next().unwrap_or(word);
     let own = std::str::from_utf8(bare).ok().and_then(|name| rule.install.get(name));
-    let by_program = || rule.serves.iter().any(|served| served.as_bytes() == bare).then_some(())
-        .and(rule.toolchain.program.as_ref())
-        .and_then(|program| rule.install.get(program));
+    let by_program = || {
+        rule.serves
+            .iter()
+            .any(|served| served.as_bytes() == bare)
+            .then_some(())
+            .and(rule.toolchain.program.as_ref())
+            .and_then(|program| rule.install.get(program))
+    };
     own.or_else(by_program).map(String::as_str)
 }
 

@@ -104,6 +104,8 @@ mod schemas;
 mod story;
 /// The same, killed before each single change that a command makes.
 mod story_points;
+/// Toolchains that are missing, have moved, are too old or stand behind broken shims, and commands that two runners claim.
+mod toolchains_amiss;
 /// Which tree is checked.
 mod trees;
 /// The commands beside the check itself.
