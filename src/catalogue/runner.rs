@@ -8,7 +8,7 @@ mod told;
 use crate::catalogue::document::{Section, Source};
 use crate::catalogue::policy::{check_path, visible};
 use crate::catalogue::{CatalogueError, names_in, read, unknown};
-use crate::model::runner::{Reading, Runner, SharedCache, ToolchainRule};
+use crate::model::runner::{Reading, Runner, ToolchainRule};
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
@@ -188,7 +188,7 @@ fn parse(name: &str, source: Source<'_>) -> Result<Runner, CatalogueError> {
         toolchain: toolchain(&root)?,
         env: environment(&root)?,
         visible: visible(&root, "visible")?,
-        caches: caches(&root)?,
+        caches: packages::caches(&root)?,
         summary: root.word("summary", &Reading::ALL)?,
         results: packages::results(&root)?,
         found: packages::found(&root)?,
@@ -283,25 +283,6 @@ fn environment(root: &Section<'_, '_>) -> Result<BTreeMap<String, String>, Catal
     Ok(env)
 }
 
-fn caches(root: &Section<'_, '_>) -> Result<Vec<SharedCache>, CatalogueError> {
-    let read = |section: &Section<'_, '_>| {
-        let below = |key: &str, what: &str| {
-            let text = section.needed_text(key, what)?;
-            check_below(text).map(|()| PathBuf::from(text)).map_err(|problem| section.fail(key, problem))
-        };
-        let inside = section.needed_text("inside", "where it is shown, an absolute path")?;
-        check_path(inside).map_err(|problem| section.fail("inside", problem))?;
-        Ok(SharedCache {
-            variable: section.needed_text("variable", "a variable such as `CARGO_HOME`")?.to_owned(),
-            folder: below("folder", "the tool's folder below the home folder")?,
-            below: below("below", "the part of the tool's folder that is shown")?,
-            inside: PathBuf::from(inside),
-            why: section.needed_text("why", "the reason why this is allowed, as a sentence")?.to_owned(),
-        })
-    };
-    root.sections("cache", &["variable", "folder", "below", "inside", "why"])?.iter().map(read).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -353,7 +334,10 @@ mod tests {
         assert!(chosen(&all, "go", Some("gp")).unwrap_err().contains("no runner is named `gp`"));
         let twin = Runner { name: "twin".to_owned(), serves: vec!["go".to_owned()], ..all[0].clone() };
         all.push(twin);
-        assert_eq!(chosen(&all, "go", None).unwrap_err(), "the runners `go` and `twin` both serve `go`");
+        assert_eq!(
+            chosen(&all, "go", None).unwrap_err(),
+            "the runners `go` (built in) and `twin` (your runners/twin.toml) both serve `go`"
+        );
     }
 
     #[test]

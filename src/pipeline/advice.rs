@@ -126,11 +126,13 @@ fn install<'p>(prepared: &'p Prepared, word: &[u8]) -> Option<&'p str> {
 fn shim(prepared: &Prepared) -> Option<String> {
     let is_shim = |path: &&Path| {
         let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-        MANAGERS.contains(&name) || path.parent().and_then(Path::file_name) == Some(OsStr::new("shims"))
+        // A listing of the folder is no program.
+        MANAGERS.contains(&name)
+            || name != "*" && path.parent().and_then(Path::file_name) == Some(OsStr::new("shims"))
     };
     let path = prepared.action.runner.identity.iter().map(|(path, _)| path.as_path()).find(is_shim)?;
     let path: String = path.display().to_string().chars().take(200).collect();
     Some(format!(
-        "shim: {path} only chooses which program to run, and that one is not shown to the check; have the folder of the real program first on PATH"
+        "shim: {path} only chooses which program to run, and a check sees that one only where its policy shows it; have the folder of the real program first on PATH"
     ))
 }

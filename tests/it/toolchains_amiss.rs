@@ -3,7 +3,7 @@
 
 use crate::real::open_tool;
 use crate::support::{EVERYBODY, Env, run};
-use crate::warm_rust::toolchain;
+use crate::warm_rust::place;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -209,44 +209,39 @@ fn a_go_line_that_is_newer_than_go_is_told_and_nothing_is_fetched_for_it() {
     }
 }
 
+fn is_told_to_prepare(env: &Env, folder: &str, args: &[&str], runner: &str) {
+    let result = env.checkrun(&[&["--format", "json", "--cwd", folder, "--"], args].concat()).json();
+    assert_eq!(result["outcome"], "failed", "{result}");
+    let told = reason(&result);
+    assert!(told.starts_with("offline: "), "{result}");
+    assert!(told.contains(&format!("`checkrun prepare --runner {runner}`")), "{result}");
+}
+
 #[test]
-fn packages_that_are_not_there_lead_to_prepare_in_each_tools_words() {
+fn packages_that_are_not_there_lead_to_prepare() {
     for who in EVERYBODY {
-        let path = format!("{}/bin:{}/bin:/usr/bin:/bin", open_tool("go").display(), toolchain().display());
-        let env = Env::of(who);
-        env.write(
-            "node/package.json",
-            "{\"name\": \"x\", \"version\": \"1.0.0\", \"dependencies\": {\"ms\": \"2.1.3\"}}",
-        );
-        env.write("rust/Cargo.toml", "[package]\nname = \"x\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[dependencies]\nserde = \"1\"\n");
-        env.write("rust/src/lib.rs", "");
+        let env = Env::of(who).var("PATH", format!("{}/bin:/usr/bin:/bin", open_tool("go").display()));
+        let wants = "\"version\": \"1.0.0\", \"dependencies\": {\"ms\": \"2.1.3\"}";
+        env.write("node/package.json", format!("{{\"name\": \"x\", {wants}}}"));
         env.write("go/go.mod", "module example.org/m\n\ngo 1.20\n\nrequire example.org/x v1.0.0\n");
         env.write("go/m.go", "package m\n\nimport _ \"example.org/x\"\n");
         env.commit();
-        for (folder, args, tool) in [
-            ("node", &["npm", "install"][..], "node"),
-            ("rust", &["cargo", "test"], "rust"),
-            ("go", &["go", "vet", "./..."], "go"),
-        ] {
-            let result = with_path(&env, &path, &[&["--cwd", folder, "--"], args].concat());
-            assert_eq!(result["outcome"], "failed", "{result}");
-            let told = reason(&result);
-            assert!(
-                told.starts_with("offline: ")
-                    && told.contains(&format!("`checkrun prepare --runner {tool}`")),
-                "{result}"
-            );
-        }
+        is_told_to_prepare(&env, "node", &["npm", "install"], "node");
+        is_told_to_prepare(&env, "go", &["go", "vet", "./..."], "go");
         // Where there is a lock file, that nothing was prepared for it is all there is to say.
-        env.write(
-            "node/package-lock.json",
-            "{\"name\": \"x\", \"version\": \"1.0.0\", \"lockfileVersion\": 3, \"packages\": {}}",
-        );
-        env.commit();
-        let result = with_path(&env, &path, &["--cwd", "node", "--", "npm", "install"]);
-        assert!(
-            reason(&result).starts_with("not_prepared: ") && !reason(&result).contains("offline"),
-            "{result}"
-        );
+        let lock = "{\"name\": \"x\", \"version\": \"1.0.0\", \"lockfileVersion\": 3, \"packages\": {}}";
+        env.write("node/package-lock.json", lock).commit();
+        let result = env.checkrun(&["--format", "json", "--cwd", "node", "--", "npm", "install"]).json();
+        assert!(reason(&result).starts_with("not_prepared: "), "{result}");
+        assert!(!reason(&result).contains("offline"), "{result}");
     }
+}
+
+#[test]
+fn crates_that_are_not_there_lead_to_prepare() {
+    let env = place();
+    let manifest =
+        "[package]\nname = \"x\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[dependencies]\nserde = \"1\"\n";
+    env.write("rust/Cargo.toml", manifest).write("rust/src/lib.rs", "").commit();
+    is_told_to_prepare(&env, "rust", &["cargo", "test"], "rust");
 }

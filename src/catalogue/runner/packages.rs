@@ -4,8 +4,9 @@
 
 use crate::catalogue::CatalogueError;
 use crate::catalogue::document::Section;
+use crate::catalogue::policy::check_path;
 use crate::catalogue::runner::check_below;
-use crate::model::runner::{FoundRule, PrepareRule};
+use crate::model::runner::{FoundRule, PrepareRule, SharedCache};
 use std::path::PathBuf;
 
 /// Where files of test results are left.
@@ -14,6 +15,26 @@ pub(super) fn results(root: &Section<'_, '_>) -> Result<Vec<String>, CatalogueEr
         check_below(text).map(|()| (*text).to_owned()).map_err(|problem| root.fail("results", problem))
     };
     root.texts("results")?.iter().map(pattern).collect()
+}
+
+/// Folders of downloads in the home folder.
+pub(super) fn caches(root: &Section<'_, '_>) -> Result<Vec<SharedCache>, CatalogueError> {
+    let read = |section: &Section<'_, '_>| {
+        let below = |key: &str, what: &str| {
+            let text = section.needed_text(key, what)?;
+            check_below(text).map(|()| PathBuf::from(text)).map_err(|problem| section.fail(key, problem))
+        };
+        let inside = section.needed_text("inside", "where it is shown, an absolute path")?;
+        check_path(inside).map_err(|problem| section.fail("inside", problem))?;
+        Ok(SharedCache {
+            variable: section.needed_text("variable", "a variable such as `CARGO_HOME`")?.to_owned(),
+            folder: below("folder", "the tool's folder below the home folder")?,
+            below: below("below", "the part of the tool's folder that is shown")?,
+            inside: PathBuf::from(inside),
+            why: section.needed_text("why", "the reason why this is allowed, as a sentence")?.to_owned(),
+        })
+    };
+    root.sections("cache", &["variable", "folder", "below", "inside", "why"])?.iter().map(read).collect()
 }
 
 pub(super) fn found(root: &Section<'_, '_>) -> Result<Vec<FoundRule>, CatalogueError> {
