@@ -151,7 +151,9 @@ fn what_keeps_a_project_from_being_prepared_or_run_is_said() {
     let lacking = json(&env, &["--runner", "python", "--", "no-such-test-program"]);
     let reason = lacking["reason"].as_str().unwrap_or_default();
     assert!(
-        reason.starts_with("not_found") && reason.contains("`no-such-test-program` is not among"),
+        reason.starts_with("not_found")
+            && reason
+                .contains("`no-such-test-program` is not on your PATH, and it is not among the prepared"),
         "{reason}"
     );
     // A lock file that is elsewhere.
