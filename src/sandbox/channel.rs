@@ -101,11 +101,18 @@ pub(super) fn receive(socket: BorrowedFd<'_>) -> rustix::io::Result<Option<(Vec<
     let mut bytes = vec![0_u8; MESSAGE_MAX];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let got = rustix::io::retry_on_intr(|| {
-        recvmsg(socket.as_fd(), &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC)
-    });
+    let mut get = || {
+        rustix::io::retry_on_intr(|| {
+            recvmsg(socket.as_fd(), &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC)
+        })
+    };
+    // The other side ended with a message of ours unread (unix(7)). That is told once and before what it had sent, which
+    // is still to be had: its last word may be the reason.
+    let got = match get() {
+        Err(rustix::io::Errno::CONNRESET) => get(),
+        got => got,
+    };
     let got = match got {
-        // Killed with a message of ours unread: as good as closed (unix(7)).
         Err(rustix::io::Errno::CONNRESET) => return Ok(None),
         got => got?,
     };
@@ -144,4 +151,20 @@ pub(super) fn wait<const N: usize>(
         Err(error) => return Err(error),
     }
     Ok(at.map(|at| at.is_some_and(|at: usize| !fds[at].revents().is_empty())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_word_of_one_that_ended_without_listening_is_heard() {
+        let (ours, theirs) = pair().expect("a pair");
+        send(&ours, b"never read", None).expect("sent");
+        send(&theirs, b"why", None).expect("sent");
+        drop(theirs);
+        let heard = receive(ours.as_fd()).expect("received").map(|(bytes, _)| bytes);
+        assert_eq!(heard.as_deref(), Some(&b"why"[..]));
+        assert!(receive(ours.as_fd()).expect("received").is_none());
+    }
 }
