@@ -94,12 +94,14 @@ fn a_check_that_always_fails_is_failing_and_soon_so() {
 fn a_claim_is_certified_after_the_runs_that_its_test_needs() {
     let env = Env::new();
     let claim = ["--certify", "p<20%", "--confidence", "90%", "--jobs", "2"];
-    let told = flake(&env, &claim, "exit 0").expect(0).json();
+    // Long enough for two at a time to end in about the order in which they were started, also on a busy machine.
+    let passes = "sleep 0.3; exit 0";
+    let told = flake(&env, &claim, passes).expect(0).json();
     // ln(0.1) / ln(0.8/0.98), and perhaps one that was started before that was known.
     let n = told["n"].as_u64().unwrap();
     assert!((12..=13).contains(&n) && told["bound"]["method"] == "sequential", "{told}");
     // Runs of earlier sessions count, so that hardly anything is left to do.
-    let told = flake(&env, &claim, "exit 0").expect(0).json();
+    let told = flake(&env, &claim, passes).expect(0).json();
     assert!(told["n"].as_u64().unwrap() <= 2, "{told}");
     // Also one that was running when the decision fell counts in one session or not at all.
     assert_eq!(told["earlier"]["passed"].as_u64(), Some(n), "{told}");
