@@ -17,6 +17,7 @@ pub use expand::{expand, expand_runner};
 pub use hosts::allow_hosts;
 pub use policy::{NamedPolicy, Reasons, policies, policy};
 pub use quarantine::{QUARANTINE_FILE, QuarantineEntry, Quarantined, quarantine};
+pub(crate) use runner::bare;
 pub use runner::{choose_runner, first_word, runner_for, runners};
 pub use settings::{RepositorySettings, SETTINGS_FILE, apply, tighten};
 

@@ -123,7 +123,7 @@ fn origin(name: &str) -> String {
 }
 
 /// A program's name without its folder: `/opt/go/bin/go` is as much a `go` as `go` is.
-fn bare(word: &[u8]) -> &[u8] {
+pub(crate) fn bare(word: &[u8]) -> &[u8] {
     word.rsplit(|byte| *byte == b'/').next().unwrap_or(word)
 }
 

@@ -4,7 +4,8 @@
 use crate::catalogue::CatalogueError;
 use crate::commands::UNDECIDED;
 use crate::ledger::LedgerError;
-use crate::pipeline::PipelineError;
+use crate::model::outcome::Outcome;
+use crate::pipeline::{PipelineError, exit_status};
 use crate::report::ReportError;
 use crate::sandbox::SandboxError;
 use crate::store::StoreError;
@@ -28,10 +29,15 @@ impl Failure {
     }
 }
 
+/// The exit status of what was ended by a signal to us.
+pub(super) fn interrupted(signal: i32) -> u8 {
+    exit_status(Outcome::Interrupted, None, Some(signal), None)
+}
+
 impl From<PipelineError> for Failure {
     fn from(error: PipelineError) -> Self {
         let status = match &error {
-            PipelineError::Interrupted(signal) => u8::try_from(128 + signal).unwrap_or(UNDECIDED),
+            PipelineError::Interrupted(signal) => interrupted(*signal),
             _ => UNDECIDED,
         };
         Self { text: error.to_string(), hint: error.hint(), status }

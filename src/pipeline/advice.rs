@@ -7,8 +7,8 @@ use crate::model::check::DepsChoice;
 use crate::model::digest::Digest;
 use crate::model::outcome::{Observation, Outcome};
 use crate::model::policy::Network;
-use crate::pipeline::Prepared;
 use crate::pipeline::verdict::Verdict;
+use crate::pipeline::{Prepared, below};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -91,14 +91,10 @@ fn program(verdict: &Verdict, prepared: &Prepared) -> Option<String> {
             None => said,
         });
     }
-    let is_there = if word.contains(&b'/') && !word.starts_with(b"/") {
-        let cwd = &prepared.action.command.cwd;
-        let plain = word.strip_prefix(b"./").unwrap_or(&word);
-        let path = if cwd.is_empty() { plain.to_vec() } else { [cwd, &b"/"[..], plain].concat() };
-        prepared.snapshot.has_file(&path)
-    } else {
-        Path::new(OsStr::from_bytes(&word)).file_name().is_some()
-    };
+    // What is named by a path of the host, or found on PATH, is in the identity when it is absent.
+    let is_of_tree = word.contains(&b'/') && !word.starts_with(b"/");
+    let plain = word.strip_prefix(b"./").unwrap_or(&word);
+    let is_there = !is_of_tree || prepared.snapshot.has_file(&below(&prepared.action.command.cwd, plain));
     (not_found && is_there).then(|| {
         format!(
             "`{name}` is there, and what its first line has it started by is not: its environment was moved or removed, or it is a shim of something that is gone; install it again"
@@ -109,15 +105,12 @@ fn program(verdict: &Verdict, prepared: &Prepared) -> Option<String> {
 /// How to install a program, as its runner says it.
 fn install<'p>(prepared: &'p Prepared, word: &[u8]) -> Option<&'p str> {
     let rule = &prepared.rule;
-    let bare = word.rsplit(|byte| *byte == b'/').next().unwrap_or(word);
+    let bare = catalogue::bare(word);
     let own = std::str::from_utf8(bare).ok().and_then(|name| rule.install.get(name));
     let by_program = || {
-        rule.serves
-            .iter()
-            .any(|served| served.as_bytes() == bare)
-            .then_some(())
-            .and(rule.toolchain.program.as_ref())
-            .and_then(|program| rule.install.get(program))
+        let is_served = rule.serves.iter().any(|served| served.as_bytes() == bare);
+        let program = rule.toolchain.program.as_ref().filter(|_| is_served)?;
+        rule.install.get(program)
     };
     own.or_else(by_program).map(String::as_str)
 }

@@ -30,7 +30,9 @@ pub use bearings::Bearings;
 pub use fetch::{Fetched, FetchedHow, fetch};
 pub use groups::{HostInputs, InputGroups, TreeInputs};
 pub use leftovers::sweep_leftovers;
+pub(crate) use packages::below;
 pub use prepare::{DEFAULT_POLICY, Origin, Prepared, Wish, prepare, prepare_on};
+pub(crate) use repeat::watch_signals;
 pub use repeat::{Director, Execution, repeat};
 pub use standing::{inputs_differ, inputs_that_hold};
 pub use verdict::exit_status;
@@ -45,8 +47,8 @@ use crate::pipeline::lead::{Lead, wait_for_lead};
 use crate::pipeline::recording::replay;
 use crate::pipeline::runs::Means;
 use crate::pipeline::standing::{Standing, standing};
+use crate::sandbox::SandboxError;
 use crate::sandbox::probe::Abilities;
-use crate::sandbox::{Interrupts, SandboxError};
 use crate::stage::StageError;
 use crate::store::{Reader, Store, StoreError, StorePaths};
 use crate::toolchain::{Lookup as ToolchainLookup, ToolchainError};
@@ -274,11 +276,7 @@ pub fn answer(
         }
         Lookup::Miss(_) => {}
     }
-    let interrupts = Interrupts::take_over().map_err(|source| PipelineError::Folder {
-        what: "watch for signals beside",
-        path: around.store.cache.clone(),
-        source,
-    })?;
+    let interrupts = watch_signals(around)?;
     let ground = Ground::usual(around, caching)?;
     let means = Means { caching, around, ground: &ground, interrupts: &interrupts };
     let answered = match join_or_run(prepared, &found, means, log.clone(), sink) {

@@ -179,7 +179,7 @@ pub(super) fn step_for<'r>(rule: &'r Runner, snapshot: &Snapshot, cwd: &[u8]) ->
 }
 
 /// A path below the folder that the command starts in, from the root of the tree.
-fn below(cwd: &[u8], path: &[u8]) -> Vec<u8> {
+pub(crate) fn below(cwd: &[u8], path: &[u8]) -> Vec<u8> {
     if cwd.is_empty() { path.to_vec() } else { [cwd, b"/", path].concat() }
 }
 

@@ -63,6 +63,15 @@ enum Said {
     Failed { text: String, hint: Option<String> },
 }
 
+/// Takes signals over, so that what was running when one came can be ended in good order and told.
+pub(crate) fn watch_signals(around: &Surroundings) -> Result<Interrupts, PipelineError> {
+    Interrupts::take_over().map_err(|source| PipelineError::Folder {
+        what: "watch for signals beside",
+        path: around.store.cache.clone(),
+        source,
+    })
+}
+
 /// Runs checks, `jobs` at a time, until the director wants no more.
 ///
 /// # Errors
@@ -76,7 +85,7 @@ pub fn repeat(
     let failed = |what: &'static str| {
         move |source| PipelineError::Folder { what, path: around.store.cache.clone(), source }
     };
-    let interrupts = Interrupts::take_over().map_err(failed("watch for signals beside"))?;
+    let interrupts = watch_signals(around)?;
     let work = |socket: UnixStream| serve(variants, around, &interrupts, &socket);
     let mut crew = Crew::hire(jobs, &work)?;
     let mut at_work: Vec<Option<(u64, usize)>> = vec![None; crew.len()];

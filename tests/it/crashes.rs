@@ -31,6 +31,12 @@ fn kill(pid: i32) {
     kill.args(["-9", &pid.to_string()]).stderr(Stdio::null()).status().expect("kill");
 }
 
+/// Sends a signal to a process that is there.
+#[track_caller]
+fn tell(pid: i32, signal: &str) {
+    assert_eq!(run(Command::new("kill").args([signal, &pid.to_string()])).status, 0);
+}
+
 /// Every record is one of a run to its end, and has the log that belongs to it.
 fn records_are_true(env: &Env) {
     let mut whole = 0;
@@ -288,14 +294,13 @@ fn a_leader_that_is_stopped_holds_a_follower_up_and_gives_it_no_wrong_answer() {
             let spawn = || env.command(&args).stdout(Stdio::piped()).spawn().expect("checkrun");
             let mut leader = spawn();
             until("the leader's check", || below(leader.id()).len() >= 3);
-            let own = leader.id().to_string();
-            let tell = |what: &str| assert_eq!(run(Command::new("kill").args([what, &own])).status, 0);
-            tell("-STOP");
+            let own = i32::try_from(leader.id()).expect("a number");
+            tell(own, "-STOP");
             let mut follower = spawn();
             std::thread::sleep(Duration::from_millis(1500));
             assert!(follower.try_wait().expect("wait").is_none(), "it answered without an answer");
             // A stopped process can be killed, and then nobody waits for it any more.
-            tell(if is_killed { "-KILL" } else { "-CONT" });
+            tell(own, if is_killed { "-KILL" } else { "-CONT" });
             assert_eq!(leader.wait().expect("wait").code(), (!is_killed).then_some(3));
             assert_eq!(follower.wait().expect("wait").code(), Some(3));
             assert_eq!(env.logged().len(), 1);
@@ -314,13 +319,12 @@ fn an_ending_without_the_supervisors_last_word_is_no_result() {
         let mut live = Live::start(&env, &["--", "sh", "-c", script]);
         live.line();
         let family = live.below();
-        let (supervisor, init) = (family[0].to_string(), family[1]);
-        let tell = |what: &str| assert_eq!(run(Command::new("kill").args([what, &supervisor])).status, 0);
-        tell("-STOP");
+        let (supervisor, init) = (family[0], family[1]);
+        tell(supervisor, "-STOP");
         until("the check and the init process have ended", || {
             std::fs::read_to_string(format!("/proc/{init}/stat")).is_ok_and(|stat| stat.contains(") Z "))
         });
-        tell("-KILL");
+        tell(supervisor, "-KILL");
         let (status, _, err) = live.end();
         assert_eq!(status, 125, "{err}");
         assert!(err.contains("killed from outside") && err.contains("hint: "), "{err}");

@@ -27,12 +27,11 @@ fn text(tokens: &impl ToTokens) -> String {
         ("< ", "<"),
         (" >", ">"),
         ("& ", "&"),
-        ("-> ", " -> "),
         ("' ", "'"),
     ] {
         text = text.replace(from, to);
     }
-    text.replace("-  >", " ->").replace("->", " -> ").split_whitespace().collect::<Vec<_>>().join(" ")
+    text.replace("->", " -> ").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn is_public(visibility: &Visibility) -> bool {

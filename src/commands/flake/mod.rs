@@ -14,6 +14,7 @@ mod verdict;
 pub(super) use known::flakes;
 
 use crate::cli::{FlakeRequest, Goal};
+use crate::commands::failure::interrupted;
 use crate::commands::run::wish;
 use crate::commands::session::{now_secs, output_place};
 use crate::commands::{Failure, Session};
@@ -88,7 +89,7 @@ pub(super) fn flake(request: FlakeRequest, session: &mut Session) -> Result<u8, 
         write_atomically(&path, page::junit(&report, &at).as_bytes())?;
     }
     Ok(match seen.stopped {
-        Some(Stopped::Interrupted(signal)) => u8::try_from(128 + signal).unwrap_or(super::UNDECIDED),
+        Some(Stopped::Interrupted(signal)) => interrupted(signal),
         _ if report.quarantine.as_ref().is_some_and(|quarantine| !quarantine.gates) => 0,
         _ => verdict.word.status(),
     })

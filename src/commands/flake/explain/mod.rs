@@ -14,10 +14,11 @@ mod told;
 mod trial;
 
 use crate::cli::FlakeRequest;
+use crate::commands::failure::interrupted;
 use crate::commands::flake::{jobs, remember_cause};
 use crate::commands::run::wish;
 use crate::commands::session::output_place;
-use crate::commands::{Failure, Session, UNDECIDED};
+use crate::commands::{Failure, Session};
 use crate::model::evidence::Tally;
 use crate::model::policy::Clock;
 use crate::pipeline::{self, Bearings, PipelineError, Prepared, Wish};
@@ -73,11 +74,7 @@ pub(super) fn explain(request: &FlakeRequest, session: &mut Session) -> Result<u
     let mut base = pipeline::prepare(&wish, &session.around)?;
     base.close_store();
     let around = session.around.clone();
-    let interrupts = Interrupts::take_over().map_err(|source| PipelineError::Folder {
-        what: "watch for signals beside",
-        path: around.store.cache.clone(),
-        source,
-    })?;
+    let interrupts = pipeline::watch_signals(&around)?;
     let mut bench = Bench {
         wish,
         base,
@@ -122,7 +119,7 @@ pub(super) fn explain(request: &FlakeRequest, session: &mut Session) -> Result<u
         write_atomically(&path, page::html(&report).as_bytes())?;
     }
     Ok(match (bench.stopped, base) {
-        (Some(signal), _) => u8::try_from(128 + signal).unwrap_or(UNDECIDED),
+        (Some(signal), _) => interrupted(signal),
         (None, Tally { failed: 0, .. }) => 0,
         (None, Tally { passed: 0, .. }) => 1,
         (None, _) => 3,
@@ -228,7 +225,7 @@ impl Bench<'_> {
         }
         let command = &self.base.action.command;
         let is_there = |name: &[u8]| {
-            let path = if command.cwd.is_empty() { name.to_vec() } else { [&command.cwd, name].join(&b'/') };
+            let path = pipeline::below(&command.cwd, name);
             let snapshot = &self.base.snapshot;
             let path = path.strip_suffix(b"/").unwrap_or(&path);
             // What is too large to be read is there all the same.

@@ -2,6 +2,7 @@
 //! process. Only what the runner itself offers; what a command is that is not known here is not guessed.
 #![forbid(unsafe_code)]
 
+use crate::catalogue;
 use crate::commands::flake::explain::axes::{Arm, Turn};
 
 /// Longest command that is made, in bytes; a program start takes a good deal more (execve(2)).
@@ -43,7 +44,7 @@ impl Suite {
     /// The suite that a command runs; `is_there` says whether the tree has a file or folder of that name.
     pub(super) fn of(argv: &[Vec<u8>], is_there: &dyn Fn(&[u8]) -> bool) -> Option<Self> {
         let first = argv.first()?;
-        let name = first.rsplit(|byte| *byte == b'/').next().unwrap_or(first);
+        let name = catalogue::bare(first);
         if name == b"go" && argv.get(1).is_some_and(|word| word == b"test") {
             let said = |word: &Vec<u8>| {
                 let word = String::from_utf8_lossy(word);
