@@ -32,14 +32,6 @@ pub(super) fn leaves(number: libc::c_long, call: &Notification) -> Option<&'stat
     let own = u64::from((libc::CLONE_NEWUSER | libc::CLONE_NEWNS).unsigned_abs());
     let flags = match number {
         libc::SYS_unshare | libc::SYS_clone => call.arguments[0],
-        // struct clone_args begins with the flags (clone(2)).
-        libc::SYS_clone3 => {
-            let mut bytes = [0; 8];
-            match sys::read_memory(call.pid, call.arguments[0], &mut bytes) {
-                Ok(8) => u64::from_ne_bytes(bytes),
-                _ => own,
-            }
-        }
         libc::SYS_setns | libc::SYS_chroot => own,
         _ => 0,
     };
@@ -215,10 +207,6 @@ pub(super) fn calls() -> Vec<libc::c_long> {
         libc::SYS_open_tree,
         libc::SYS_bind,
         libc::SYS_connect,
-        libc::SYS_unshare,
-        libc::SYS_clone3,
-        libc::SYS_setns,
-        libc::SYS_chroot,
     ];
     #[cfg(target_arch = "x86_64")]
     all.extend([

@@ -25,7 +25,21 @@ pub(super) fn try_mounts() -> (rustix::io::Result<()>, Result<(), String>) {
     if let Err(error) = attach(root.as_fd()) {
         return (Err(error), Err("nothing can be mounted".to_owned()));
     }
-    (Ok(()), try_overlay(root.as_fd()).map_err(|error| error.to_string()))
+    (Ok(()), try_overlay(root.as_fd()).map_err(|error| why_not(&error)))
+}
+
+/// An overlay marks what hides a lower folder by an attribute of users (`userxattr` of overlayfs), and fails with EIO in the
+/// middle of its work where the file system above keeps none: tmpfs does since Linux 6.6 (tmpfs(5)).
+fn why_not(error: &io::Error) -> String {
+    let keeps = new_tmpfs("1m", "0755").and_then(|scratch| {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::openat(&scratch, ".", flags, Mode::empty())?;
+        rustix::fs::fsetxattr(&folder, "user.checkrun", b"1", rustix::fs::XattrFlags::empty())
+    });
+    if keeps == Err(rustix::io::Errno::OPNOTSUPP) {
+        return "before Linux 6.6 temporary file systems lack the attributes that it needs".to_owned();
+    }
+    error.to_string()
 }
 
 fn try_overlay(root: BorrowedFd<'_>) -> io::Result<()> {

@@ -78,6 +78,7 @@ impl FileTimes {
             // Before the call is done, so that whatever the thread asks next is found out of place.
             libc::SYS_chroot
             | libc::SYS_pivot_root
+            | libc::SYS_clone
             | libc::SYS_unshare
             | libc::SYS_setns
             | libc::SYS_mount
@@ -91,12 +92,11 @@ impl FileTimes {
         Some(done.unwrap_or(Verdict::Continue))
     }
 
-    /// A program starts: remembers the namespace of the first and notices one that lives elsewhere.
+    /// A program starts: the namespace and root of the first are those that paths are resolved in. Whoever goes elsewhere
+    /// asks by one of the calls above first, so that this costs the first program alone.
     pub(super) fn program_start(&mut self, call: &Notification, proc: BorrowedFd<'_>) {
-        let Some(place) = place_of(call.pid, proc) else { return };
-        match &self.home {
-            None => self.home = Some(place),
-            Some(home) => self.strangers |= *home != place,
+        if self.home.is_none() {
+            self.home = place_of(call.pid, proc);
         }
     }
 
