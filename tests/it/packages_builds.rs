@@ -3,7 +3,7 @@
 
 use crate::packages::json;
 use crate::real::tool;
-use crate::support::{Env, Who, run};
+use crate::support::{EVERYBODY, Env, Who, run};
 use std::path::Path;
 
 /// Puts the sources of a package into the repository, as its author would have them.
@@ -56,6 +56,23 @@ fn a_maven_project_is_built_from_the_systems_artifacts_and_its_tests_are_counted
     env.commit();
     let bad = json(&env, &mvn);
     assert_eq!((&bad["outcome"], &bad["tests"]["failed"]), (&"failed".into(), &1.into()), "{bad}");
+}
+
+#[test]
+fn a_published_maven_project_passes_its_own_suite_against_debians_repository() {
+    for who in EVERYBODY {
+        // A minute of a JVM for each.
+        if who == Who::Root && std::env::var_os("CHECKRUN_LONG").is_none() {
+            continue;
+        }
+        let env = Env::of(who);
+        sources(&env, &tool("json-simple"));
+        let mvn = ["--require-tests", "--", "mvn", "-o", "-Dmaven.repo.local=/usr/share/maven-repo", "test"];
+        let good = json(&env, &mvn);
+        assert_eq!(good["outcome"], "passed", "{good}");
+        assert_eq!(good["tests"], serde_json::json!({"passed": 73, "failed": 0, "skipped": 0}), "{good}");
+        assert_eq!(json(&env, &mvn)["cache"], "hit");
+    }
 }
 
 #[test]

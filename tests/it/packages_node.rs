@@ -1,7 +1,8 @@
-//! Node projects: workspaces, install scripts, lock files out of step, and with `CHECKRUN_LONG=1` real ones from the npm
-//! registry by npm, yarn and pnpm.
+//! Node projects: workspaces, install scripts, lock files out of step, and a published package with its own tests, with
+//! `CHECKRUN_LONG=1` also straight from the npm registry by npm, yarn and pnpm.
 
 use crate::packages::{Served, json};
+use crate::real::{plant, tool};
 use crate::support::{EVERYBODY, Env, Who, run};
 use std::process::Command;
 
@@ -100,12 +101,39 @@ fn a_lock_file_out_of_step_and_a_registry_out_of_reach_are_named_and_keep_nothin
     failed(&format!("could not reach {}: connection refused", &allowed["--allow-host=".len()..]));
 }
 
-/// A project as its author has it on disk; the test script of each is the package's own tool.
-fn real(env: &Env, test: &str, tools: &str) {
-    env.write(".gitignore", IGNORE).write(
-        "package.json",
-        format!("{{\"name\": \"own\", \"version\": \"1.0.0\", \"private\": true, \"type\": \"module\", \"scripts\": {{\"test\": \"{test}\"}}, \"dependencies\": {{\"ms\": \"2.1.3\"}}, \"devDependencies\": {{{tools}}}}}"),
-    );
+/// Checks css-what by its own script, changes its code, checks again.
+fn css_what_is_checked(env: &Env, command: &[&str]) {
+    let args = [&["--require-tests", "--"], command].concat();
+    let first = json(env, &args);
+    assert_eq!(first["tests"], serde_json::json!({"passed": 936, "failed": 0, "skipped": 0}), "{first}");
+    assert_eq!((&first["outcome"], &first["deps"][0]["from"]), (&"passed".into(), &"prepared".into()));
+    assert_eq!(json(env, &args)["cache"], "hit");
+    let text = std::fs::read_to_string(env.repo("src/stringify.ts")).unwrap();
+    env.write("src/stringify.ts", text.replacen("return \"*\"", "return \"+\"", 1)).commit();
+    let broken = json(env, &args);
+    assert_eq!((&broken["outcome"], &broken["cache"]), (&"failed".into(), &"miss".into()), "{broken}");
+    assert!(broken["tests"]["failed"].as_u64() > Some(0), "{broken}");
+    assert_eq!(broken["deps"], first["deps"]);
+}
+
+#[test]
+fn a_published_package_passes_its_own_vitest_suite_without_network() {
+    for who in EVERYBODY {
+        // Each of them starts vitest twice.
+        if who == Who::Root && std::env::var_os("CHECKRUN_LONG").is_none() {
+            continue;
+        }
+        let env = Env::of(who);
+        let served = Served::new(&tool("css-what").join("packages"));
+        plant(&env, &tool("css-what").join("project"));
+        let lock = std::fs::read_to_string(env.repo("package-lock.json")).unwrap();
+        assert!(lock.matches("\"resolved\"").count() > 50);
+        env.write("package-lock.json", lock.replace("http://127.0.0.1/", &served.address())).commit();
+        let made = env.checkrun(&["prepare", "--runner", "node", &served.allowed()]);
+        assert_eq!(made.status, 0, "{}", made.err());
+        drop(served);
+        css_what_is_checked(&env, &["npm", "run", "test:vi"]);
+    }
 }
 
 /// Runs a program of Node's as the project's author.
@@ -116,40 +144,26 @@ fn author(env: &Env, args: &[&str]) {
     drop(run(&mut npx).expect(0));
 }
 
+/// With network for the lock file and for `prepare`, by each package manager, which `prepare` fetches itself.
 #[test]
-fn real_projects_of_each_package_manager_are_prepared_and_checked() {
+fn a_published_package_is_prepared_from_the_registry_by_each_package_manager() {
     if std::env::var_os("CHECKRUN_LONG").is_none() {
         return;
     }
-    let mocha = (
-        "mocha",
-        "\"mocha\": \"10.8.2\"",
-        "test/a.js",
-        "import ms from 'ms';\nimport assert from 'assert';\nit('one', () => assert.equal(ms('1s'), 1000));\nit.skip('two');\n",
-    );
-    let vitest = (
-        "vitest run",
-        "\"vitest\": \"2.1.8\"",
-        "a.test.js",
-        "import ms from 'ms';\nimport { expect, it } from 'vitest';\nit('one', () => expect(ms('1s')).toBe(1000));\nit.skip('two', () => {});\n",
-    );
-    for (lock, command, (test, tools, file, text)) in [
-        (&["npm", "install", "--package-lock-only"][..], &["npm", "test"][..], mocha),
-        (&["npm", "install", "--package-lock-only"], &["npm", "test"], vitest),
-        (&["yarn@1.22.22", "install", "--ignore-scripts"], &["yarn", "test"], mocha),
-        (&["pnpm@9.15.4", "install", "--lockfile-only"], &["pnpm", "test"], mocha),
+    for (who, lock, manager) in [
+        (Who::User, &["npm", "install", "--package-lock-only"][..], "npm"),
+        (Who::Root, &["npm", "install", "--package-lock-only"], "npm"),
+        (Who::User, &["yarn@1.22.22", "install", "--ignore-scripts"], "yarn"),
+        (Who::User, &["pnpm@9.15.4", "install", "--lockfile-only"], "pnpm"),
+        (Who::Root, &["pnpm@9.15.4", "install", "--lockfile-only"], "pnpm"),
     ] {
-        let env = Env::of(Who::User);
-        real(&env, test, tools);
+        let env = Env::of(who);
+        plant(&env, &tool("css-what").join("project"));
+        std::fs::remove_file(env.repo("package-lock.json")).unwrap();
         author(&env, lock);
-        env.write(file, text).commit();
+        env.commit();
         let made = env.checkrun(&["prepare", "--runner", "node"]);
         assert_eq!(made.status, 0, "{lock:?}: {}", made.err());
-        let result = json(&env, &[&["--"], command].concat());
-        assert_eq!(
-            result["tests"],
-            serde_json::json!({"passed": 1, "failed": 0, "skipped": 1}),
-            "{lock:?}: {result}"
-        );
+        css_what_is_checked(&env, &[manager, "run", "test:vi"]);
     }
 }

@@ -238,6 +238,32 @@ fn packages_that_are_not_there_lead_to_prepare() {
 }
 
 #[test]
+fn what_other_package_managers_say_without_network_leads_to_prepare_too() {
+    let managers = open_tool("managers").join("node_modules/.bin");
+    for who in EVERYBODY {
+        let env = Env::of(who).var("PATH", format!("{}:/usr/bin:/bin", managers.display()));
+        let wants = "{\"name\": \"x\", \"version\": \"1.0.0\", \"dependencies\": {\"ms\": \"2.1.3\"}}";
+        // Not a name that a step looks for: there is nothing that could have been prepared.
+        env.write("node/package.json", wants).write("python/needed.txt", "no-such-package==1\n").commit();
+        is_told_to_prepare(&env, "node", &["pnpm", "install"], "node");
+        is_told_to_prepare(&env, "node", &["yarn", "install"], "node");
+        is_told_to_prepare(&env, "node", &["yarn", "install", "--offline"], "node");
+        is_told_to_prepare(&env, "python", &["pip", "install", "-r", "needed.txt"], "python");
+        let aside = ["pip", "install", "--target", "/tmp/there", "-r", "needed.txt"];
+        is_told_to_prepare(&env, "python", &aside, "python");
+    }
+}
+
+#[test]
+fn artifacts_that_are_not_there_lead_to_prepare() {
+    let env = Env::new();
+    let pom = "<project><modelVersion>4.0.0</modelVersion><groupId>x</groupId><artifactId>x</artifactId><version>1</version></project>\n";
+    // Looked for in the folder of the check only.
+    env.write("java/below/pom.xml", pom).commit();
+    is_told_to_prepare(&env, "java", &["mvn", "-o", "-f", "below/pom.xml", "test"], "java");
+}
+
+#[test]
 fn crates_that_are_not_there_lead_to_prepare() {
     let env = place();
     let manifest =
