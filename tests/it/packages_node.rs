@@ -144,26 +144,34 @@ fn author(env: &Env, args: &[&str]) {
     drop(run(&mut npx).expect(0));
 }
 
-/// With network for the lock file and for `prepare`, by each package manager, which `prepare` fetches itself.
-#[test]
-fn a_published_package_is_prepared_from_the_registry_by_each_package_manager() {
+/// With network for the lock file and for `prepare`, which fetches the package manager too where it is not npm.
+fn from_the_registry(lock: &[&str], manager: &str) {
     if std::env::var_os("CHECKRUN_LONG").is_none() {
         return;
     }
-    for (who, lock, manager) in [
-        (Who::User, &["npm", "install", "--package-lock-only"][..], "npm"),
-        (Who::Root, &["npm", "install", "--package-lock-only"], "npm"),
-        (Who::User, &["yarn@1.22.22", "install", "--ignore-scripts"], "yarn"),
-        (Who::User, &["pnpm@9.15.4", "install", "--lockfile-only"], "pnpm"),
-        (Who::Root, &["pnpm@9.15.4", "install", "--lockfile-only"], "pnpm"),
-    ] {
+    for who in EVERYBODY {
         let env = Env::of(who);
         plant(&env, &tool("css-what").join("project"));
         std::fs::remove_file(env.repo("package-lock.json")).unwrap();
         author(&env, lock);
         env.commit();
         let made = env.checkrun(&["prepare", "--runner", "node"]);
-        assert_eq!(made.status, 0, "{lock:?}: {}", made.err());
+        assert_eq!(made.status, 0, "{who:?}: {}", made.err());
         css_what_is_checked(&env, &[manager, "run", "test:vi"]);
     }
+}
+
+#[test]
+fn npm_prepares_a_published_package_from_the_registry() {
+    from_the_registry(&["npm", "install", "--package-lock-only"], "npm");
+}
+
+#[test]
+fn yarn_prepares_a_published_package_from_the_registry() {
+    from_the_registry(&["yarn@1.22.22", "install", "--ignore-scripts"], "yarn");
+}
+
+#[test]
+fn pnpm_prepares_a_published_package_from_the_registry() {
+    from_the_registry(&["pnpm@9.15.4", "install", "--lockfile-only"], "pnpm");
 }
