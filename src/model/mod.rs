@@ -1,6 +1,6 @@
 //! The nouns of checkrun, shared by every room: what is asked (`check`, `policy`, `runner`), the surroundings that a check
 //! takes for real (`guise`), hosts that it may reach (`hosts`), what it is known by (`digest`), what came of it (`outcome`,
-//! `evidence`, `case`), its output cut up (`lines`), words meant (`nearest`), paths meant (`pattern`) and what is told on the
+//! `evidence`, `case`), its output cut up (`lines`), words meant (`nearest`) and quoted (`shell`), paths meant (`pattern`) and what is told on the
 //! way (`event`).
 //!
 //! Nothing here opens a file, reads a clock or calls the kernel.
@@ -20,4 +20,5 @@ pub mod outcome;
 pub mod pattern;
 pub mod policy;
 pub mod runner;
+pub mod shell;
 pub mod units;

@@ -9,6 +9,7 @@ use crate::model::layer::Level;
 use crate::model::pattern::matches;
 use crate::model::policy::Policy;
 use crate::model::runner::{PrepareRule, ResolvedRunner, Runner};
+use crate::model::shell::shell_words;
 use crate::pipeline::leftovers::sweep;
 use crate::pipeline::step_inputs::inputs_of;
 use crate::pipeline::{PipelineError, Surroundings, Wish};
@@ -268,7 +269,10 @@ pub(super) fn prepared(
             return Packages::default();
         }
         let file = step.when.last().map(|path| path.display().to_string()).unwrap_or_default();
-        let folder = if cwd.is_empty() { "" } else { " --cwd …" };
+        let folder = match cwd {
+            b"" => String::new(),
+            cwd => format!(" --cwd {}", shell_words(&[cwd.to_vec()])),
+        };
         let text = format!(
             "not_prepared: nothing was prepared for this {file}; `checkrun prepare --runner {}{folder}` fetches what it names",
             rule.name

@@ -6,6 +6,7 @@ use crate::model::check::Guard;
 use crate::model::evidence::{CacheUse, Deps, Evidence, Foreign, Tally, TestCounts};
 use crate::model::layer::{Layer, LayerState};
 use crate::model::outcome::{Outcome, Usage};
+use crate::model::shell::shell_words;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -232,21 +233,5 @@ pub(super) fn state_text(state: &LayerState) -> String {
     match state {
         LayerState::Enforced | LayerState::Off => state.word().to_owned(),
         LayerState::Partial(why) | LayerState::Unavailable(why) => format!("{}: {why}", state.word()),
-    }
-}
-
-/// An argument list as one line that a shell would read back, for people; bytes that are not UTF-8 become U+FFFD.
-#[must_use]
-pub fn shell_words(argv: &[Vec<u8>]) -> String {
-    let words: Vec<String> = argv.iter().map(|word| shell_word(&String::from_utf8_lossy(word))).collect();
-    words.join(" ")
-}
-
-fn shell_word(word: &str) -> String {
-    let plain = |letter: char| letter.is_alphanumeric() || "%+,-./:=@_^".contains(letter);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }

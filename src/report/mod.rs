@@ -16,7 +16,7 @@ mod width;
 #[cfg(test)]
 mod tests;
 
-pub use answer::{Answer, Circumstances, shell_words};
+pub use answer::{Answer, Circumstances};
 pub use file::{ReportError, append, check_writable, write_atomically};
 pub use github::summary;
 pub use html::{Bar, Cell, Page, Row};

@@ -2,6 +2,10 @@
 //! machine lets us use. Reading what was used; nothing about what to do when a limit is hit.
 #![forbid(unsafe_code)]
 
+mod finding;
+
+pub(super) use finding::find;
+
 use crate::model::policy::Limits;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsRawFd, OwnedFd};
@@ -50,84 +54,6 @@ impl CgroupKind {
     }
 }
 
-/// Finds where groups can be made. `proc_self` and `root` are /proc/self and / but for tests.
-#[must_use]
-pub(super) fn find(proc_self: &Path) -> CgroupKind {
-    let mounts = fs::read_to_string(proc_self.join("mountinfo")).unwrap_or_default();
-    let own = fs::read_to_string(proc_self.join("cgroup")).unwrap_or_default();
-    if let Some(kind) = find_v2(&mounts, &own) {
-        return kind;
-    }
-    let controller = |name: &str| find_v1(&mounts, &own, name);
-    let (memory, pids, cpu) = (controller("memory"), controller("pids"), controller("cpu"));
-    if memory.is_none() && pids.is_none() && cpu.is_none() {
-        let why = if mounts.contains(" cgroup") {
-            "no control group that this user may make groups in; under systemd: `systemd-run --user --scope -p Delegate=yes checkrun …`"
-        } else {
-            "no control group file system is mounted"
-        };
-        return CgroupKind::None(why.to_owned());
-    }
-    CgroupKind::V1 { memory, pids, cpu }
-}
-
-/// Walks up from our own group to the first in which a group with the memory and pids controllers can be made and
-/// to which processes may be moved (cgroups(7), delegation: the common ancestor must be writable too).
-fn find_v2(mounts: &str, own: &str) -> Option<CgroupKind> {
-    let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let (mount_root, place) = mount_of(mounts, |kind, _| kind == "cgroup2")?;
-    let relative = Path::new(path).strip_prefix(&mount_root).ok()?;
-    let mut folder = place.join(relative);
-    loop {
-        let handed = fs::read_to_string(folder.join("cgroup.subtree_control")).unwrap_or_default();
-        let controllers: Vec<String> = handed.split_whitespace().map(str::to_owned).collect();
-        if controllers.iter().any(|it| it == "memory" || it == "pids") && may_make_groups(&folder) {
-            return Some(CgroupKind::V2 { parent: folder, controllers });
-        }
-        if folder == place || !folder.pop() {
-            return None;
-        }
-    }
-}
-
-fn find_v1(mounts: &str, own: &str, controller: &str) -> Option<PathBuf> {
-    let path = own.lines().find_map(|line| {
-        let mut parts = line.splitn(3, ':');
-        let named = parts.nth(1)?.split(',').any(|it| it == controller);
-        named.then(|| parts.next()).flatten()
-    })?;
-    let named = |kind: &str, options: &str| kind == "cgroup" && options.split(',').any(|it| it == controller);
-    let (mount_root, place) = mount_of(mounts, named)?;
-    let folder = match Path::new(path).strip_prefix(&mount_root) {
-        Ok(relative) => place.join(relative),
-        // In a container the path may be the host's while the mount shows only our part of it.
-        Err(_) => place,
-    };
-    may_make_groups(&folder).then_some(folder)
-}
-
-/// Root and place of the first mount that fits (proc(5), mountinfo: fields 4 and 5, then type and super options
-/// behind the lone dash).
-fn mount_of(mounts: &str, fits: impl Fn(&str, &str) -> bool) -> Option<(PathBuf, PathBuf)> {
-    mounts.lines().find_map(|line| {
-        let (front, back) = line.split_once(" - ")?;
-        let mut back = back.split(' ');
-        let (kind, options) = (back.next()?, back.nth(1)?);
-        let mut front = front.split(' ').skip(3);
-        fits(kind, options).then(|| Some((PathBuf::from(front.next()?), PathBuf::from(front.next()?))))?
-    })
-}
-
-/// By making one and removing it.
-fn may_make_groups(folder: &Path) -> bool {
-    let trial = folder.join(format!("checkrun-probe-{}", std::process::id()));
-    if fs::create_dir(&trial).is_err() {
-        return false;
-    }
-    let writable = fs::OpenOptions::new().write(true).open(trial.join("cgroup.procs")).is_ok();
-    fs::remove_dir(&trial).is_ok() && writable
-}
-
 /// What a group has counted.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Counted {
@@ -159,6 +85,8 @@ impl Group {
         let mut group = match kind {
             CgroupKind::None(_) => return Ok(None),
             CgroupKind::V2 { parent, .. } => {
+                // Nothing to do but where a group was made anew since it was found.
+                drop(finding::handed_down(parent));
                 let folder = parent.join(name);
                 Self {
                     memory: Some(folder.clone()),
@@ -380,21 +308,4 @@ fn optional(result: io::Result<()>) -> io::Result<()> {
 
 fn named(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn mounts_are_read_by_field() {
-        let mounts = "30 23 0:26 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n\
-                      31 23 0:27 /docker/x /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
-        let memory =
-            mount_of(mounts, |kind, options| kind == "cgroup" && options.split(',').any(|it| it == "memory"));
-        assert_eq!(memory, Some((PathBuf::from("/"), PathBuf::from("/sys/fs/cgroup/memory"))));
-        let unified = mount_of(mounts, |kind, _| kind == "cgroup2");
-        assert_eq!(unified, Some((PathBuf::from("/docker/x"), PathBuf::from("/sys/fs/cgroup/unified"))));
-        assert_eq!(mount_of("", |_, _| true), None);
-    }
 }

@@ -233,6 +233,7 @@ fn packages_that_are_not_there_lead_to_prepare() {
         env.write("node/package-lock.json", lock).commit();
         let result = env.checkrun(&["--format", "json", "--cwd", "node", "--", "npm", "install"]).json();
         assert!(reason(&result).starts_with("not_prepared: "), "{result}");
+        assert!(reason(&result).contains("`checkrun prepare --runner node --cwd node`"), "{result}");
         assert!(!reason(&result).contains("offline"), "{result}");
     }
 }

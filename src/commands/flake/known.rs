@@ -5,7 +5,7 @@ use crate::commands::flake::told::percent_up;
 use crate::commands::{Failure, Session};
 use crate::key;
 use crate::model::event::{Event, Sink};
-use crate::report::shell_words;
+use crate::model::shell::shell_words;
 use crate::stats;
 use crate::store::{Store, TestCount};
 use serde::Serialize;

@@ -7,8 +7,9 @@ use crate::commands::flake::course::{FailureKind, Rule, Seen, Stopped, last_line
 use crate::commands::flake::quarantine::QuarantineTold;
 use crate::commands::flake::verdict::{Bound, Verdict, Word};
 use crate::model::evidence::Tally;
+use crate::model::shell::shell_words;
 use crate::pipeline::Prepared;
-use crate::report::{percent, seconds, shell_words};
+use crate::report::{percent, seconds};
 use crate::stats;
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -43,10 +43,14 @@ impl Target<'_> {
 
     /// Where its vDSO lies, from its auxiliary vector.
     pub(super) fn vdso(&self) -> io::Result<Option<u64>> {
-        let mut bytes = Vec::with_capacity(1024);
-        self.open("auxv", OFlags::RDONLY)?.take(4096).read_to_end(&mut bytes)?;
+        // Some forty words, which come in one piece.
+        let mut bytes = [0; 1024];
+        let read = self.open("auxv", OFlags::RDONLY)?.read(&mut bytes)?;
         let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
-        Ok(bytes.chunks_exact(16).find(|pair| word(&pair[..8]) == VDSO_ADDRESS).map(|pair| word(&pair[8..])))
+        Ok(bytes[..read]
+            .chunks_exact(16)
+            .find(|pair| word(&pair[..8]) == VDSO_ADDRESS)
+            .map(|pair| word(&pair[8..])))
     }
 
     /// The clock of one of its POSIX timers (proc(5), /proc/pid/timers).

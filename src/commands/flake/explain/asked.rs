@@ -4,8 +4,8 @@
 use crate::cli::{CheckRequest, TreeChoice};
 use crate::model::check::DepsChoice;
 use crate::model::policy::ClockStart;
+use crate::model::shell::shell_words;
 use crate::model::units::{show_cpus, show_duration, show_instant};
-use crate::report::shell_words;
 use std::os::unix::ffi::OsStrExt;
 
 /// What the caller asked besides the command, as words of a command line.

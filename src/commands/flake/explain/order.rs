@@ -8,7 +8,7 @@ use crate::commands::flake::explain::suite::Suite;
 use crate::commands::flake::explain::{Bench, SURE, Tried, chance};
 use crate::commands::{Failure, Session};
 use crate::model::evidence::Tally;
-use crate::report::shell_words;
+use crate::model::shell::shell_words;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::time::Duration;
