@@ -170,7 +170,7 @@ const SYS_FCHMODAT2: libc::c_long = 452;
 
 /// All calls that `Observer::see` wants to know of, whatever their arguments.
 pub(super) fn calls() -> Vec<libc::c_long> {
-    let mut all = vec![
+    let all = [
         libc::SYS_openat,
         libc::SYS_openat2,
         libc::SYS_newfstatat,
@@ -208,30 +208,35 @@ pub(super) fn calls() -> Vec<libc::c_long> {
         libc::SYS_bind,
         libc::SYS_connect,
     ];
-    #[cfg(target_arch = "x86_64")]
-    all.extend([
-        libc::SYS_open,
-        libc::SYS_creat,
-        libc::SYS_stat,
-        libc::SYS_chmod,
-        libc::SYS_lstat,
-        libc::SYS_readlink,
-        libc::SYS_access,
-        libc::SYS_chown,
-        libc::SYS_utime,
-        libc::SYS_utimes,
-        libc::SYS_lchown,
-        libc::SYS_futimesat,
-        libc::SYS_mkdir,
-        libc::SYS_mknod,
-        libc::SYS_rmdir,
-        libc::SYS_unlink,
-        libc::SYS_symlink,
-        libc::SYS_link,
-        libc::SYS_rename,
-    ]);
-    all
+    all.into_iter().chain(OLD_CALLS).collect()
 }
+
+/// Those among them without a folder's descriptor.
+#[cfg(target_arch = "x86_64")]
+const OLD_CALLS: [libc::c_long; 19] = [
+    libc::SYS_open,
+    libc::SYS_creat,
+    libc::SYS_stat,
+    libc::SYS_chmod,
+    libc::SYS_lstat,
+    libc::SYS_readlink,
+    libc::SYS_access,
+    libc::SYS_chown,
+    libc::SYS_utime,
+    libc::SYS_utimes,
+    libc::SYS_lchown,
+    libc::SYS_futimesat,
+    libc::SYS_mkdir,
+    libc::SYS_mknod,
+    libc::SYS_rmdir,
+    libc::SYS_unlink,
+    libc::SYS_symlink,
+    libc::SYS_link,
+    libc::SYS_rename,
+];
+
+#[cfg(not(target_arch = "x86_64"))]
+const OLD_CALLS: [libc::c_long; 0] = [];
 
 #[cfg(test)]
 mod tests {
