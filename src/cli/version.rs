@@ -18,13 +18,8 @@ pub(super) fn long() -> &'static str {
 fn text() -> String {
     let names: Vec<&str> = Layer::ALL.iter().map(|layer| layer.name()).collect();
     let layers: Vec<String> = names.chunks(10).map(|some| some.join(" ")).collect();
-    let (clock, inputs) = if cfg!(target_arch = "x86_64") {
-        ("fixed", "observed")
-    } else {
-        ("the host's (fixed on x86_64 only)", "observed")
-    };
     format!(
-        "{}\ncommit    {}\nbuild     {}\nfeatures  clock {clock}, inputs {inputs}, SQLite inside, network for prepare\n\
+        "{}\ncommit    {}\nbuild     {}\nfeatures  clock fixed, inputs observed, SQLite inside, network for prepare\n\
          layers    {}\nkernel    Landlock ABI 1 to {LANDLOCK_ABI} (later ones as {LANDLOCK_ABI}), cgroup v1 and v2,\n          \
          namespaces, overlayfs, seccomp with answers from outside;\n          `checkrun doctor` tries this one",
         env!("CARGO_PKG_VERSION"),

@@ -44,6 +44,7 @@ mod place;
 mod proxy;
 mod reports;
 mod seccomp;
+mod starts;
 mod supervisor;
 mod sys;
 mod trials;

@@ -7,6 +7,7 @@
 
 use crate::sandbox::memory::{Unread, read_proc, read_text};
 use crate::sandbox::path_calls::{leaves, low, uses_of};
+use crate::sandbox::starts;
 use crate::sandbox::sys::{self, Notification};
 use crate::sandbox::ways::{Way, name_of, open_end, own_view, stands_for_the_caller, started_by};
 use rustix::fd::{BorrowedFd, OwnedFd};
@@ -80,8 +81,7 @@ impl Observer {
             self.gave_up = Some(why.to_owned());
             return;
         }
-        #[cfg(target_arch = "x86_64")]
-        if number == libc::SYS_arch_prctl {
+        if starts::is_one(call) {
             self.program(call, proc);
             return;
         }

@@ -7,8 +7,8 @@
 
 use crate::model::layer::Level;
 use crate::sandbox::filter::{ALLOW, NOTIFY, Rules, Test, errno};
-use crate::sandbox::path_calls;
 use crate::sandbox::sys::Instruction;
+use crate::sandbox::{path_calls, starts};
 
 /// Terminal ioctls that push characters into a terminal's input (ioctl_tty(2), ioctl_console(2)).
 const TIOCSTI: u32 = 0x5412;
@@ -208,9 +208,7 @@ fn ask_about_clocks(rules: &mut Rules) {
     ] {
         rules.rule(call, NOTIFY);
     }
-    // The thread pointer is set once by every libc and by the Go runtime, before `main` (ARCH_SET_FS, arch_prctl(2)).
-    #[cfg(target_arch = "x86_64")]
-    rules.rule_if(libc::SYS_arch_prctl, &[is(0, 0x1002)], NOTIFY);
+    starts::ask(rules);
 }
 
 /// Calls that tell what a check reads, lists and looks for; `observer` says what becomes of them.

@@ -450,7 +450,7 @@ pub(super) fn landlock_abi() -> io::Result<u32> {
     Ok(u32::try_from(abi).unwrap_or(0))
 }
 
-/// The machine code of the clock's new functions (clock/stub-x86_64.s) and the places in it that are filled in.
+/// The machine code of the clock's new functions (clock/vdso/*.s) and the places in it that are filled in.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ClockStub {
     /// All of it; `clock_gettime` is at its start.
@@ -459,8 +459,8 @@ pub(super) struct ClockStub {
     pub(super) original: usize,
     /// Where `gettimeofday` is.
     pub(super) gettimeofday: usize,
-    /// Where `time` is.
-    pub(super) time: usize,
+    /// Where `time` is, where the vDSO has such a function.
+    pub(super) time: Option<usize>,
     /// Eight bytes: seconds to add.
     pub(super) seconds: usize,
     /// Eight bytes: nanoseconds to add.
@@ -469,13 +469,16 @@ pub(super) struct ClockStub {
     pub(super) by_syscall: usize,
 }
 
-#[cfg(target_arch = "x86_64")]
 mod stub {
-    std::arch::global_asm!(include_str!("clock/stub-x86_64.s"));
+    #[cfg(target_arch = "aarch64")]
+    std::arch::global_asm!(include_str!("clock/vdso/aarch64.s"));
+    #[cfg(target_arch = "x86_64")]
+    std::arch::global_asm!(include_str!("clock/vdso/x86_64.s"));
     unsafe extern "C" {
         pub(super) static checkrun_stub_start: u8;
         pub(super) static checkrun_stub_original: u8;
         pub(super) static checkrun_stub_gettimeofday: u8;
+        #[cfg(target_arch = "x86_64")]
         pub(super) static checkrun_stub_time: u8;
         pub(super) static checkrun_stub_seconds: u8;
         pub(super) static checkrun_stub_nanoseconds: u8;
@@ -484,8 +487,7 @@ mod stub {
     }
 }
 
-/// The stub for this architecture; `None` where none is written yet.
-#[cfg(target_arch = "x86_64")]
+/// The stub for this architecture; never `None` in truth, since its labels are in order.
 pub(super) fn clock_stub() -> Option<ClockStub> {
     let start = &raw const stub::checkrun_stub_start;
     let distance = |label: *const u8| label.addr().checked_sub(start.addr());
@@ -497,17 +499,14 @@ pub(super) fn clock_stub() -> Option<ClockStub> {
         code,
         original: distance(&raw const stub::checkrun_stub_original)?,
         gettimeofday: distance(&raw const stub::checkrun_stub_gettimeofday)?,
-        time: distance(&raw const stub::checkrun_stub_time)?,
+        #[cfg(target_arch = "x86_64")]
+        time: Some(distance(&raw const stub::checkrun_stub_time)?),
+        #[cfg(target_arch = "aarch64")]
+        time: None,
         seconds: distance(&raw const stub::checkrun_stub_seconds)?,
         nanoseconds: distance(&raw const stub::checkrun_stub_nanoseconds)?,
         by_syscall: distance(&raw const stub::checkrun_stub_by_syscall)?,
     })
-}
-
-/// The stub for this architecture; `None` where none is written yet.
-#[cfg(not(target_arch = "x86_64"))]
-pub(super) fn clock_stub() -> Option<ClockStub> {
-    None
 }
 
 /// A system call that waits for the supervisor's answer (struct seccomp_notif, seccomp_unotify(2)).

@@ -56,6 +56,7 @@ impl FileTimes {
     pub(super) fn judge(&mut self, call: &Notification, proc: BorrowedFd<'_>) -> Option<Verdict> {
         let [first, second, third, fourth, fifth, _] = call.arguments;
         let low = |value: u64| u32::try_from(value & 0xffff_ffff).unwrap_or(0).cast_signed();
+        #[cfg(target_arch = "x86_64")]
         let here = libc::AT_FDCWD;
         let done = match libc::c_long::from(call.number) {
             #[cfg(target_arch = "x86_64")]
@@ -148,7 +149,7 @@ impl FileTimes {
     ) -> Option<Verdict> {
         let (path, flags) = self.subject(call, proc, at)?;
         let mut bytes = sys::stat_bytes(proc, &path, flags).ok()?;
-        // struct stat on x86-64: st_dev first, then atime, mtime, ctime at 72, 88, 104 (asm/stat.h).
+        // struct stat: st_dev first, then atime, mtime, ctime at 72, 88, 104, on x86-64 and aarch64 alike (asm/stat.h).
         let device = word(&bytes, 0);
         for at in [72, 88, 104] {
             let shown = self.show((signed(&bytes, at), signed(&bytes, at + 8)), device);

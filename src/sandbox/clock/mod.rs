@@ -1,13 +1,12 @@
 //! The fixed clock: answers to the calls that the filter sends to the supervisor.
 //!
-//! Programs read the wall clock through the vDSO, so each program's copy is rewritten when it starts: at the call by
-//! which every libc and the Go runtime set the thread pointer (`arch_prctl` on x86-64), before `main`. Raw calls are
-//! answered here. Absolute waits on a wall clock are translated to the real one (`waits`). Where that fails for a
-//! program it has escaped, and the record says so. No tracer is attached, so debuggers work inside. Which calls are
-//! sent here is `seccomp`'s.
+//! Programs read the wall clock through the vDSO, so each program's copy is rewritten when it starts, before `main`: at a
+//! call that every libc and the Go runtime make then (`starts`). Raw calls are answered here. Absolute waits on a wall
+//! clock are translated to the real one (`waits`). Where that fails for a program it has escaped, and the record says so.
+//! No tracer is attached, so debuggers work inside. Which calls are sent here is `seccomp`'s.
 //!
-//! Calls are sent here only where they may be interrupted by a signal or where no handler can be installed yet: one that
-//! waits for its answer can come back with EINTR. So the end of a program is not among them; a C library that sees its
+//! Calls are sent here only where they may be interrupted by a signal, or nothing depends on it, or where no handler can be
+//! installed yet: one that waits for its answer can come back with EINTR. So the end of a program is not among them; a C library that sees its
 //! exit interrupted crashes.
 //!
 //! What is shown is the boot clock and a constant, so that neither the machine's date nor a change of it matters.
@@ -21,11 +20,13 @@ mod vdso;
 mod waits;
 
 use crate::model::policy::ClockMode;
+use crate::sandbox::starts;
 use crate::sandbox::sys::{self, Notification, Verdict};
 use files::FileTimes;
 use lent::Lent;
 use rustix::fd::BorrowedFd;
 use rustix::time::ClockId;
+use std::collections::HashMap;
 use std::io;
 use std::time::Duration;
 use target::Target;
@@ -35,6 +36,8 @@ use waits::Sleeper;
 
 /// The error state of adjtimex(2) that says that no time service is there, which is so inside.
 const TIME_ERROR: i64 = 5;
+/// Processes whose vDSO's place is remembered; more are forgotten all at once.
+const REMEMBERED: usize = 4_096;
 /// The most bytes of a reason that go into a record, which has room for little.
 const REASON_MAX: usize = 160;
 
@@ -45,6 +48,8 @@ pub(super) struct Clock {
     lent: Lent,
     sleepers: Vec<Sleeper>,
     files: FileTimes,
+    /// By process: where the vDSO lay when it was rewritten.
+    rewritten: HashMap<u32, u64>,
     escaped: Option<String>,
     escapes: u32,
 }
@@ -69,6 +74,7 @@ impl Clock {
             lent: Lent::default(),
             sleepers: Vec::new(),
             files,
+            rewritten: HashMap::new(),
             escaped: None,
             escapes: 0,
         })
@@ -95,6 +101,10 @@ impl Clock {
         }
         let target = Target { proc, pid: call.pid };
         self.lent.next_call(call.pid);
+        if starts::is_one(call) {
+            self.program_start(call, target);
+            return Some(Verdict::Continue);
+        }
         let [first, second, third, fourth, fifth, _] = call.arguments;
         Some(match libc::c_long::from(call.number) {
             libc::SYS_clock_nanosleep => return self.sleep(call, target),
@@ -108,30 +118,45 @@ impl Clock {
             SYS_FUTEX_WAIT | libc::SYS_mq_timedsend | libc::SYS_mq_timedreceive => self.wait(target, fifth),
             libc::SYS_futex_waitv => self.wait(target, fourth),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_arch_prctl => {
-                self.files.program_start(call, proc);
-                self.program_start(target)
-            }
-            #[cfg(target_arch = "x86_64")]
             libc::SYS_time => self.seconds(target, first),
             _ => Verdict::Continue,
         })
     }
 
-    /// A program has just begun: its vDSO is rewritten.
-    #[cfg(target_arch = "x86_64")]
-    fn program_start(&mut self, target: Target<'_>) -> Verdict {
+    /// A program has just begun, or says so once more: its vDSO is rewritten.
+    fn program_start(&mut self, call: &Notification, target: Target<'_>) {
+        if self.is_rewritten(target.pid) {
+            return;
+        }
+        self.files.program_start(call, target.proc);
         let patch = &self.patch;
         let written = target.vdso().and_then(|base| {
             // A program may be started without a vDSO; then it makes system calls, which are answered.
-            base.map_or(Ok(()), |base| target.memory()?.write(base + patch.at, &patch.bytes))
+            base.map_or(Ok(None), |base| {
+                target.memory()?.write(base + patch.at, &patch.bytes).map(|()| Some(base))
+            })
         });
-        if let Err(error) = written
-            && !is_gone(&error)
-        {
-            self.escape(target, &format!("has a vDSO that could not be rewritten: {error}"));
+        match written {
+            Ok(Some(base)) => {
+                if self.rewritten.len() >= REMEMBERED {
+                    self.rewritten.clear();
+                }
+                self.rewritten.insert(target.pid, base);
+            }
+            Err(error) if !is_gone(&error) => {
+                self.escape(target, &format!("has a vDSO that could not be rewritten: {error}"));
+            }
+            _ => {}
         }
-        Verdict::Continue
+    }
+
+    /// Whether what this process runs was dealt with: another program that it has become since has its vDSO as the kernel
+    /// made it, whose first bytes are others.
+    fn is_rewritten(&self, pid: u32) -> bool {
+        let Some(base) = self.rewritten.get(&pid) else { return false };
+        let mut head = [0; 8];
+        let read = sys::read_memory(pid, base + self.patch.at, &mut head);
+        read.is_ok_and(|read| read == head.len()) && self.patch.bytes.starts_with(&head)
     }
 
     fn reading(&mut self, target: Target<'_>, at: u64, unit: i64) -> Verdict {
@@ -210,9 +235,6 @@ impl Clock {
 /// # Errors
 /// Says what stands in the way.
 pub(super) fn possible() -> Result<(), String> {
-    if !cfg!(target_arch = "x86_64") {
-        return Err("on this architecture the host's clock is shown".to_owned());
-    }
     let patch =
         vdso::patch(Route::Syscall).ok_or("this kernel's vDSO has no room or no functions that are known")?;
     let pid = match sys::fork().map_err(|error| error.to_string())? {

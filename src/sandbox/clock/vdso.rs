@@ -1,6 +1,18 @@
 //! The vDSO, the page of kernel code by which programs read clocks without a system call: where its functions are
-//! in this kernel's, and the bytes that make them show another wall clock. Nothing here touches a process.
+//! in this kernel's, and the bytes that make them show another wall clock. Nothing here touches a process. What differs
+//! between architectures is in a file for each, the new code beside it.
 #![forbid(unsafe_code)]
+
+#[cfg(any(target_arch = "aarch64", test))]
+#[cfg_attr(not(target_arch = "aarch64"), expect(dead_code, reason = "elsewhere only its tests run"))]
+mod aarch64;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+#[cfg(target_arch = "aarch64")]
+use aarch64 as native;
+#[cfg(target_arch = "x86_64")]
+use x86_64 as native;
 
 use crate::sandbox::sys;
 use std::os::unix::fs::FileExt;
@@ -33,7 +45,7 @@ pub(super) struct Patch {
 pub(super) fn patch(route: Route) -> Option<Patch> {
     let image = own_image()?;
     let stub = sys::clock_stub()?;
-    let clock_gettime = symbol(&image, b"__vdso_clock_gettime")?;
+    let clock_gettime = symbol(&image, native::CLOCK_GETTIME)?;
     let used = image.len() - image.iter().rev().take_while(|byte| **byte == 0).count();
     // A little distance, since a table may well end in a zero that counts.
     let place = (used + 64).next_multiple_of(16);
@@ -42,7 +54,7 @@ pub(super) fn patch(route: Route) -> Option<Patch> {
     }
     let mut new = image.clone();
     new[place..place + stub.code.len()].copy_from_slice(stub.code);
-    let moved = movable_prefix(image.get(clock_gettime..)?);
+    let moved = native::movable_prefix(image.get(clock_gettime..)?);
     // Where the kernel's own code cannot be moved, each reading is a system call: slower, and as right.
     let route = if moved.is_some() { route } else { Route::Syscall };
     let original = place + stub.original;
@@ -50,11 +62,11 @@ pub(super) fn patch(route: Route) -> Option<Patch> {
         Some(length) => {
             let (from, to) = (clock_gettime, original);
             new.copy_within(from..from + length, to);
-            write_jump(&mut new, original + 16, clock_gettime + length)?;
+            native::write_jump(&mut new, original + 16, clock_gettime + length)?;
         }
         None => {
-            // mov eax, 228; syscall; ret: slower, and right for every clock.
-            new[original..original + 8].copy_from_slice(&[0xb8, 228, 0, 0, 0, 0x0f, 0x05, 0xc3]);
+            // Slower, and right for every clock.
+            new[original..original + native::BY_SYSCALL.len()].copy_from_slice(&native::BY_SYSCALL);
         }
     }
     let (seconds, nanoseconds, by_syscall) = match route {
@@ -66,42 +78,15 @@ pub(super) fn patch(route: Route) -> Option<Patch> {
     {
         new[place + at..place + at + 8].copy_from_slice(&word.to_le_bytes());
     }
-    write_jump(&mut new, clock_gettime, place)?;
-    for (name, at) in [(&b"__vdso_gettimeofday"[..], stub.gettimeofday), (&b"__vdso_time"[..], stub.time)] {
-        if let Some(function) = symbol(&image, name) {
-            write_jump(&mut new, function, place + at)?;
+    native::divert(&mut new, clock_gettime, place)?;
+    for (name, at) in [(native::GETTIMEOFDAY, Some(stub.gettimeofday)), (native::TIME, stub.time)] {
+        if let (Some(function), Some(at)) = (symbol(&image, name), at) {
+            native::divert(&mut new, function, place + at)?;
         }
     }
     let first = new.iter().zip(&image).position(|(a, b)| a != b)?;
     let last = new.iter().zip(&image).rposition(|(a, b)| a != b)?;
     Some(Patch { at: u64::try_from(first).ok()?, bytes: new[first..=last].to_vec() })
-}
-
-/// jmp rel32.
-fn write_jump(code: &mut [u8], at: usize, to: usize) -> Option<()> {
-    let distance = i32::try_from(i64::try_from(to).ok()? - i64::try_from(at + 5).ok()?).ok()?;
-    let slot = code.get_mut(at..at + 5)?;
-    slot[0] = 0xe9;
-    slot[1..].copy_from_slice(&distance.to_le_bytes());
-    Some(())
-}
-
-/// Length of the whole instructions at the head of a function that cover the five bytes of a jump, where all of them
-/// mean the same at another place. Only what compilers put at the head of a function is known; anything else is
-/// `None`, and the slower route is taken.
-fn movable_prefix(code: &[u8]) -> Option<usize> {
-    let mut length = 0;
-    while length < 5 {
-        length += match code.get(length..)? {
-            [0xf3, 0x0f, 0x1e, 0xfa, ..] | [0x48, 0x83, 0xec, _, ..] => 4, // endbr64; sub rsp, imm8
-            [0x48, 0x89, 0xe5, ..] | [0x48 | 0x49 | 0x4c | 0x4d, 0x89, 0xc0..=0xff, ..] => 3, // mov r64, r64
-            [0x41, 0x50..=0x57, ..] | [0x89 | 0x31 | 0x85, 0xc0..=0xff, ..] => 2, // push r8-r15; mov/xor/test r32
-            [0x50..=0x57, ..] => 1,                                               // push
-            [0x83, 0xff, _, ..] => 3,                                             // cmp edi, imm8
-            _ => return None,
-        };
-    }
-    (length <= 16).then_some(length)
 }
 
 fn own_image() -> Option<Vec<u8>> {
@@ -142,21 +127,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_known_instructions_are_moved() {
-        assert_eq!(movable_prefix(&[0x55, 0x48, 0x89, 0xe5, 0x41, 0x56, 0]), Some(6));
-        assert_eq!(movable_prefix(&[0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48]), Some(5));
-        // A relative jump means something else elsewhere.
-        assert_eq!(movable_prefix(&[0xe9, 0, 0, 0, 0, 0]), None);
-        assert_eq!(movable_prefix(&[0x55]), None);
-    }
-
-    #[test]
     fn this_kernels_vdso_can_be_patched_at_full_speed() {
         let image = own_image().expect("a vDSO");
-        let entry = symbol(&image, b"__vdso_clock_gettime").expect("its function");
-        assert!(movable_prefix(&image[entry..]).is_some(), "{:x?}", &image[entry..entry + 16]);
+        let entry = symbol(&image, native::CLOCK_GETTIME).expect("its function");
+        assert!(native::movable_prefix(&image[entry..]).is_some(), "{:x?}", &image[entry..entry + 16]);
         let patch = patch(Route::Offset { seconds: -10, nanoseconds: 5 }).expect("room in it");
-        let jump = usize::try_from(u64::try_from(entry).unwrap() - patch.at).unwrap();
-        assert_eq!(patch.bytes.get(jump), Some(&0xe9));
+        let mut new = image.clone();
+        let at = usize::try_from(patch.at).unwrap();
+        new[at..at + patch.bytes.len()].copy_from_slice(&patch.bytes);
+        assert_ne!(new[entry..entry + 8], image[entry..entry + 8]);
     }
 }
