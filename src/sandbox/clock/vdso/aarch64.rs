@@ -39,7 +39,7 @@ pub(super) fn divert(code: &mut [u8], at: usize, to: usize) -> Option<()> {
 /// b, to within 128 MiB.
 pub(super) fn write_jump(code: &mut [u8], at: usize, to: usize) -> Option<()> {
     let words = (i64::try_from(to).ok()? - i64::try_from(at).ok()?).div_euclid(4);
-    if at % 4 != 0 || to % 4 != 0 || !(-(1 << 25)..1 << 25).contains(&words) {
+    if !at.is_multiple_of(4) || !to.is_multiple_of(4) || !(-(1 << 25)..1 << 25).contains(&words) {
         return None;
     }
     write(code, at, 0x1400_0000 | u32::try_from(words & 0x03ff_ffff).ok()?)
