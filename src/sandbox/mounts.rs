@@ -67,8 +67,11 @@ pub(super) fn open_sources(plan: &Plan) -> Result<Sources, Failure> {
         let stat = rustix::fs::fstat(&fd).at(Step::Devices, path.to_string_lossy())?;
         let right = FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice
             && (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev)) == (major, minor);
-        if !right {
-            let wrong = io::Error::from(rustix::io::Errno::NODEV);
+        // One that root alone may write to would make programs fail in ways that say nothing of it.
+        let open = name != "null" || stat.st_mode & 0o006 == 0o006;
+        if !right || !open {
+            let errno = if right { rustix::io::Errno::ACCESS } else { rustix::io::Errno::NODEV };
+            let wrong = io::Error::from(errno);
             return Err(Failure::new(Step::Devices, path.to_string_lossy(), &wrong));
         }
         let bits = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;

@@ -200,6 +200,19 @@ fn a_machine_whose_null_device_is_none_is_refused() {
     }
 }
 
+// A program of root's that copies a file's mode to where it writes leaves such a device behind (`cp -a FILE /dev/null`), and
+// then nobody else can throw anything away.
+#[test]
+fn a_machine_whose_null_device_only_root_may_write_to_is_refused() {
+    for who in EVERYBODY {
+        let env = Env::of(who);
+        let closed = env.path("closed");
+        let setup = format!("mknod -m 644 {0} c 1 3 && mount --bind {0} /dev/null", closed.display());
+        let output = in_own_mounts(&env, &setup, &["--", "true"]);
+        drop(output.refused(&["/dev/null", "ermission denied"]));
+    }
+}
+
 // measured in bwrap, hakoniwa and srt: the machine's root could write /proc/sys/kernel/core_pattern from inside
 #[test]
 fn no_setting_of_the_machine_can_be_written() {
