@@ -161,7 +161,7 @@ pub(super) struct Report {
     pub(super) base: Tally,
     /// One word for what the axis stands for, such as `date`; null where none was found.
     pub(super) cause: Option<&'static str>,
-    /// All of them, the surest first.
+    /// All of them, the surest first; a time zone after a date, which it moves.
     causes: Vec<&'static str>,
     pub(super) edges: Vec<Edge>,
     /// Tests that depend on those before them.
@@ -191,6 +191,10 @@ impl Report {
             if !causes.contains(&arm.cause) {
                 causes.push(arm.cause);
             }
+        }
+        if causes.contains(&"date") {
+            // Another time zone is another local date, so at some moments it shows what a date decides.
+            causes.sort_by_key(|cause| *cause == "timezone");
         }
         if causes.contains(&"concurrency") {
             // A part of a processor is on one processor too, so it says nothing of its own here.
@@ -237,7 +241,10 @@ impl Report {
     /// What was found, in one line. An experiment that was interrupted has not found that there is no cause.
     pub(super) fn headline(&self) -> String {
         match (self.cause, self.interrupted) {
-            (Some(cause), _) => format!("cause: {cause}"),
+            (Some(cause), _) => match self.causes.get(1..) {
+                Some(also) if !also.is_empty() => format!("cause: {cause}; also: {}", also.join(", ")),
+                _ => format!("cause: {cause}"),
+            },
             (None, Some(signal)) => format!("interrupted by signal {signal} before a cause was confirmed"),
             (None, None) => "no cause found".to_owned(),
         }
