@@ -39,6 +39,8 @@ mod flake_causes;
 mod flake_generators;
 /// An experiment on a flaky check that somebody ends.
 mod flake_interrupted;
+/// Published packages whose tests are flaky, and whether the cause is found.
+mod flake_packages;
 /// What a session of flakes leaves to read.
 mod flake_pages;
 /// What is known to be flaky and does not gate, and what is kept of single tests.
