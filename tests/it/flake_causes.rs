@@ -45,6 +45,17 @@ fn a_window_of_dates_is_found_to_the_second_on_both_sides() {
     crate::flake_pages::shows_its_calendar(&page);
 }
 
+// vacanza/holidays#234, on a slow machine: what started two seconds before the year's end read the clock after it.
+#[test]
+fn an_edge_is_found_though_a_run_that_began_before_it_ended_after_it() {
+    let env = Env::new();
+    let script = "test $(date +%m%d%H%M) != 12312359 || sleep 3; test $(date +%Y) -lt 2027";
+    let told = explain_with(&env, &["--axis", "clock"], &["sh", "-c", script]);
+    assert_eq!(told["cause"], "date", "{told}");
+    let edge = serde_json::json!({"before": "2026-12-31T23:59:59Z", "after": "2027-01-01T00:00:00Z", "passes_before": true});
+    assert_eq!(told["edges"], serde_json::json!([edge]), "{told}");
+}
+
 #[test]
 fn a_seed_is_named_as_the_cause() {
     let env = Env::new();

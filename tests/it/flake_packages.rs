@@ -175,7 +175,10 @@ fn gos_own_tests_of_tls_depend_on_the_date() {
         options: &["--axis", "clock", "--clock", "2024-11-30T00:00:00Z"],
         command: &["./tls.test", "-test.run=^TestVerifyConnection$"],
         cause: "date",
-        told: &[r#""passes_before":true"#, "2025-01-01"],
+        told: &[
+            r#""after":"2016-01-01T00:00:00Z","before":"2015-12-31T23:59:59Z""#,
+            r#""after":"2025-01-01T00:00:00Z","before":"2024-12-31T23:59:59Z""#,
+        ],
     };
     is_explained(&env, &package);
 }

@@ -36,18 +36,31 @@ impl Bench<'_> {
                 .map(|it| it.0)
                 .collect();
             others.sort_by_key(|at| (at - start).abs());
-            let Some(far) = others.first().copied() else { continue };
-            let near = known
-                .iter()
-                .filter(|(at, passed)| {
-                    side(*at) && *passed == Some(usual) && (at - start).abs() < (far - start).abs()
-                })
-                .map(|it| it.0)
-                .max_by_key(|at| (at - start).abs())
-                .unwrap_or(start);
-            edges.extend(self.bisect(near, far, usual, session)?);
+            for far in others {
+                // What began just before a turn may have read the clock just after: where it stands still, the moment tells.
+                if self.outcome_at(far, session)? != Some(!usual) {
+                    continue;
+                }
+                let near = known
+                    .iter()
+                    .filter(|(at, passed)| {
+                        side(*at) && *passed == Some(usual) && (at - start).abs() < (far - start).abs()
+                    })
+                    .map(|it| it.0)
+                    .max_by_key(|at| (at - start).abs())
+                    .unwrap_or(start);
+                edges.extend(self.bisect(near, far, usual, session)?);
+                break;
+            }
         }
         Ok(())
+    }
+
+    /// The outcome of one run under a clock that stands still.
+    fn outcome_at(&mut self, moment: i64, session: &mut Session) -> Result<Option<bool>, Failure> {
+        let ready = self.prepare(&Arm::moment(moment))?;
+        let (tallies, _) = self.run(&[&ready], &[1], session)?;
+        Ok(tallies.first().copied().and_then(pure))
     }
 
     /// Halves the time between two dates, at the first of which the outcome is the usual one, until they are a second apart.
@@ -61,10 +74,7 @@ impl Bench<'_> {
         let (mut near, mut far) = (near, far);
         while (far - near).abs() > 1 {
             let middle = i64::midpoint(near, far);
-            let ready = self.prepare(&Arm::moment(middle))?;
-            let (tallies, _) = self.run(&[&ready], &[1], session)?;
-            let Some(tally) = tallies.first().copied() else { return Ok(None) };
-            match pure(tally) {
+            match self.outcome_at(middle, session)? {
                 Some(passed) if passed == usual => near = middle,
                 Some(_) => far = middle,
                 None => return Ok(None),
