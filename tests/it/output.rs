@@ -32,6 +32,10 @@ fn memory_is_flat_whatever_a_check_prints() {
     // than the runner's limit: `CHECKRUN_TEST_FLOOD=1 cargo test --test it memory_is_flat`.
     let bytes: u64 = if std::env::var_os("CHECKRUN_TEST_FLOOD").is_some() { 1 << 30 } else { 64 << 20 };
     let size = bytes.to_string();
+    // Nine tenths of it are the program itself, twice as large in a build for development as in a release, whose 20 MB are
+    // measured by `benches/run`.
+    let (silent, status) = peak_of(&env, &["--", "true"]);
+    assert_eq!(status, 0);
     for source in [
         "head -c SIZE /dev/zero",
         "yes | head -c SIZE",
@@ -45,7 +49,7 @@ fn memory_is_flat_whatever_a_check_prints() {
         let (replayed, status) = peak_of(&env, &args);
         assert_eq!(status, 0, "{script}");
         for (what, peak) in [("run", ran), ("replay", replayed)] {
-            assert!((1000..20_000).contains(&peak), "{script}: {what} with {peak} KiB");
+            assert!((1000..silent + 2_048).contains(&peak), "{script}: {what} with {peak} KiB, of {silent}");
         }
         let hit =
             env.checkrun(&[&["--format", "json", "--cached-only"], &args[..]].concat()).expect(0).json();
