@@ -3,7 +3,7 @@
 //! Three processes beside the launcher, each forked while its parent has one thread:
 //!
 //! 1. the *supervisor* (`supervisor`) makes the outer user namespace and with it mount, PID, IPC, UTS, network and
-//!    time namespaces, builds the file system by descriptor (`mounts`, `place`, `etc`), and outlives the rest;
+//!    time namespaces, builds the file system by descriptor (`sources`, `mounts`, `place`, `etc`), and outlives the rest;
 //! 2. the *init* process (`init`), PID 1 inside, mounts /proc, enters the root, reaps, forwards, and kills what is
 //!    left when the command's first process ends;
 //! 3. the *command* (`command`) makes an inner user and mount namespace so that all mounts are locked, drops every
@@ -44,6 +44,7 @@ mod place;
 mod proxy;
 mod reports;
 mod seccomp;
+mod sources;
 mod starts;
 mod supervisor;
 mod sys;

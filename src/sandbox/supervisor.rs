@@ -9,6 +9,7 @@ use crate::sandbox::channel::{self, Channels};
 use crate::sandbox::clock::Clock;
 use crate::sandbox::observer::Observer;
 use crate::sandbox::plan::Plan;
+use crate::sandbox::sources::{self, Sources};
 use crate::sandbox::wire::{At, Failure, Report, Step};
 use crate::sandbox::{init, mounts, reports, sys};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -63,7 +64,7 @@ pub(super) fn run(plan: &Plan, channels: Channels, launcher: i32) -> ! {
 
 /// What is known once the namespaces are entered.
 struct Entered {
-    sources: mounts::Sources,
+    sources: Sources,
     /// The /proc of the machine, which is out of sight once the root is entered.
     proc: OwnedFd,
     clock: Option<Clock>,
@@ -91,7 +92,7 @@ fn enter(plan: &Plan, launcher: i32) -> Result<Entered, Failure> {
     // A session of its own: a signal typed at the terminal reaches the launcher alone, which decides.
     rustix::process::setsid().at(Step::Session, "")?;
     // Host paths that only root can reach must be opened before root is given up.
-    let early = if plan.user.switch { Some(mounts::open_sources(plan)?) } else { None };
+    let early = if plan.user.switch { Some(sources::open_sources(plan)?) } else { None };
     if plan.user.switch {
         sys::become_user(plan.user.uid, plan.user.gid).at(Step::SwitchUser, plan.user.uid.to_string())?;
     }
@@ -101,7 +102,7 @@ fn enter(plan: &Plan, launcher: i32) -> Result<Entered, Failure> {
     let shift = enter_namespaces(plan)?;
     let sources = match early {
         Some(sources) => sources,
-        None => mounts::open_sources(plan)?,
+        None => sources::open_sources(plan)?,
     };
     // What is made in the sandbox's file systems gets the modes we say, whatever the caller's umask.
     rustix::process::umask(Mode::from_raw_mode(0o022));

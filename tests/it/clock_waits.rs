@@ -2,6 +2,7 @@
 //! ahead, whether the shown date is far before the machine's or far after it. How long a wait takes is compared with
 //! bounds that a busy machine keeps: never too short, and minutes at most where a mistake would be years.
 
+use crate::real::{plant, tool};
 use crate::support::probes::compile;
 use crate::support::{EVERYBODY, Env};
 
@@ -115,6 +116,33 @@ fn the_cpp_library_waits_on_each_of_its_clocks() {
     for date in DATES {
         let output = env.checkrun(&["--clock", date, "--timeout", "180s", "--", "./waits"]);
         assert_eq!((output.status, output.out().as_str()), (0, "ok\n"), "{date}: {}", output.err());
+    }
+}
+
+// tokio-rs/tokio: timers on the steady clock, woken through epoll; the wall clock beside them is the fixed one.
+#[test]
+fn tokio_waits_as_long_as_it_says_in_both_runtimes() {
+    for who in EVERYBODY {
+        let env = Env::of(who);
+        plant(&env, &tool("tokio-waits"));
+        for (date, start) in [(DATES[0], 946_684_800_u64), (DATES[1], 2_524_608_000)] {
+            for mode in MODES {
+                let output = env.checkrun(&[
+                    "--clock",
+                    date,
+                    "--clock-mode",
+                    mode,
+                    "--timeout",
+                    "180s",
+                    "--",
+                    "./tokio-waits",
+                    mode,
+                ]);
+                assert_eq!(output.status, 0, "{date} {mode}: {}", output.err());
+                let began: u64 = output.out().trim().parse().expect("seconds");
+                assert!((start..start + 60).contains(&began), "{date} {mode}: {began}");
+            }
+        }
     }
 }
 
