@@ -7,6 +7,7 @@ use crate::pipeline::contents::{Look, coarse_now};
 use crate::store::{FileStamp, Reader, Store, StorePaths};
 use crate::toolchain::FileDigests;
 use std::cell::OnceCell;
+use std::fs::File;
 use std::io;
 use std::path::Path;
 
@@ -56,22 +57,27 @@ impl KnownDigests {
 
 impl FileDigests for KnownDigests {
     fn digest(&mut self, path: &Path) -> io::Result<Digest> {
-        let file = std::fs::File::open(path)?;
+        let file = File::open(path)?;
         let look = Look::of_open(&file)?;
+        if look.size <= SMALL {
+            return of_content(file);
+        }
         let stamp = look.key();
-        if look.size > SMALL
-            && let Some(digest) = self.known(stamp)
-        {
+        if let Some(digest) = self.known(stamp) {
             return Ok(digest);
         }
         let before = coarse_now();
-        let mut hasher = blake3::Hasher::new();
-        hasher.update_reader(file)?;
-        let digest = Digest(*hasher.finalize().as_bytes());
+        let digest = of_content(file)?;
         // A change within the same tick would leave no trace in its times.
-        if look.size > SMALL && look.ctime < before {
+        if look.ctime < before {
             self.new.push((stamp, digest));
         }
         Ok(digest)
     }
+}
+
+fn of_content(file: File) -> io::Result<Digest> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(file)?;
+    Ok(Digest(*hasher.finalize().as_bytes()))
 }

@@ -11,6 +11,7 @@ use crate::pipeline::runs::{self, Means};
 use crate::pipeline::{Caching, PipelineError, Prepared, Surroundings};
 use crate::results::Results;
 use crate::sandbox::{Crew, Heard, Interrupts};
+use crate::store::Store;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -88,6 +89,9 @@ pub fn repeat(
     let interrupts = watch_signals(around)?;
     let work = |socket: UnixStream| serve(variants, around, &interrupts, &socket);
     let mut crew = Crew::hire(jobs, &work)?;
+    // Whoever closes the database last folds the log of pending writes in, which waits for the disk four times. With this
+    // that is once, and not after each run. Where the store cannot be opened, the runs say so.
+    let _open = Store::open_writer(&around.store).ok();
     let mut at_work: Vec<Option<(u64, usize)>> = vec![None; crew.len()];
     let (mut number, mut stopped) = (0, false);
     loop {
