@@ -3,14 +3,12 @@
 #![forbid(unsafe_code)]
 
 use crate::pipeline::contents::Contents;
-use crate::pipeline::glances;
-use crate::pipeline::hosts::{self, Same, host_path};
+use crate::pipeline::glances::{self, Other, Unlike};
+use crate::pipeline::hosts;
 use crate::pipeline::inputs::{Fact, described, letter};
-use crate::tree::{Spot, TreeError, Walker};
+use crate::pipeline::kept_set::{Group, Item, KeptSet, Sort};
+use crate::tree::{Folder, Spot, TreeError, Walker};
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 /// How a set of facts compares with a tree and with this machine.
 pub(crate) enum Compared {
@@ -27,72 +25,68 @@ pub(crate) enum Compared {
 /// # Errors
 /// A tree object cannot be read.
 pub(super) fn compare(
-    facts: &[Fact],
+    set: &KeptSet<'_>,
     walker: &mut Walker<'_>,
     contents: &mut Contents<'_>,
     newest: Option<i64>,
 ) -> Result<Compared, TreeError> {
-    // Sets are kept in order, and what is about the tree comes first.
-    let (tree, host) = facts.split_at(facts.partition_point(|fact| fact.seen_on_host().is_none()));
-    let places: Vec<&Path> =
-        host.iter().map(|fact| fact.seen_on_host().unwrap_or_default()).map(as_path).collect();
-    let (differs, seen) = glances::beside(&places, || {
+    let (tree, host) = set.parts();
+    let (differs, glanced) = glances::beside(host, newest, || {
         let found = first_difference(tree, walker);
         let goes_on = matches!(found, Ok(None));
         (found, goes_on)
     });
-    if let Some(differs) = differs? {
-        return Ok(Compared::Differs(differs));
+    if let Some(unlike) = differs?.or(glanced.differs) {
+        return Ok(Compared::Differs(in_words(&unlike)));
     }
-    let mut others = Vec::new();
-    for (at, (fact, look)) in host.iter().zip(seen).enumerate() {
-        let index = tree.len() + at;
-        let look = look.flatten();
-        let holds = match fact {
-            Fact::HostAbsent(_) => look.is_none(),
-            Fact::HostFolder(_) => look.is_some_and(|look| look.is_folder()),
-            Fact::HostLink(path, before) => {
-                let now = std::fs::read_link(host_path(path));
-                now.is_ok_and(|now| now.as_os_str().as_bytes() == before)
-            }
-            Fact::HostStamp(path, before) => {
-                match look.map(|look| (hosts::compare(&look, before, newest), look)) {
-                    Some((Same::Yes, _)) => true,
-                    None | Some((Same::No, _)) => false,
-                    Some((Same::Perhaps, look)) => {
-                        others.push((index, path, before, look));
-                        true
-                    }
-                }
-            }
-            _ => holds_in_tree(fact, walker)?,
-        };
-        if !holds {
-            return Ok(Compared::Differs(in_words(fact)));
-        }
-    }
-    if others.is_empty() {
+    if glanced.others.is_empty() {
         return Ok(Compared::Holds);
     }
     // Content is read only where all else is as it was.
-    let mut anew: Vec<Fact> = facts.to_vec();
-    for (index, path, before, look) in others {
-        match hosts::alike(contents, path, before, &look) {
-            Some(stamp) => anew[index] = Fact::HostStamp(path.clone(), stamp),
-            None => return Ok(Compared::Differs(in_words(&facts[index]))),
-        }
+    let Some(facts) = set.facts() else { return Ok(Compared::Differs(in_words(&Unlike::Unreadable))) };
+    let mut anew: BTreeSet<Fact> = facts.into_iter().collect();
+    for Other { path, before, look, .. } in glanced.others {
+        let alike = hosts::alike(contents, &path, before, &look);
+        let was = Fact::HostStamp(path.clone(), before.to_vec());
+        let Some(stamp) = alike else { return Ok(Compared::Differs(in_words(&Unlike::Fact(was)))) };
+        anew.remove(&was);
+        anew.insert(Fact::HostStamp(path, stamp));
     }
-    Ok(Compared::Anew(anew.into_iter().collect()))
+    Ok(Compared::Anew(anew))
 }
 
-/// The first fact that does not hold in a tree, in words.
-fn first_difference(facts: &[Fact], walker: &mut Walker<'_>) -> Result<Option<String>, TreeError> {
-    for fact in facts {
-        if !holds_in_tree(fact, walker)? {
-            return Ok(Some(in_words(fact)));
+/// The first fact that does not hold in a tree.
+fn first_difference(groups: &[Group<'_>], walker: &mut Walker<'_>) -> Result<Option<Unlike>, TreeError> {
+    for group in groups {
+        let folder = walker.folder(group.folder.strip_suffix(b"/").unwrap_or(group.folder))?;
+        let mut near = 0;
+        for item in group.items() {
+            let Some(item) = item else { return Ok(Some(Unlike::Unreadable)) };
+            let at_once = folder.as_ref().and_then(|folder| holds_in_folder(group.sort, &item, folder, &mut near));
+            if at_once == Some(true) {
+                continue;
+            }
+            let Some(fact) = group.fact(&item) else { return Ok(Some(Unlike::Unreadable)) };
+            if at_once == Some(false) || !holds_in_tree(&fact, walker)? {
+                return Ok(Some(Unlike::Fact(fact)));
+            }
         }
     }
     Ok(None)
+}
+
+/// Whether what a fact says of something in a folder is so; `None` where the folder alone does not tell.
+fn holds_in_folder(sort: Sort, item: &Item<'_>, folder: &Folder, near: &mut usize) -> Option<bool> {
+    // The tree's root is in no folder.
+    if item.name.is_empty() || !matches!(sort, Sort::Absent | Sort::Entry | Sort::Kind) {
+        return None;
+    }
+    let there = folder.near(item.name, near);
+    Some(match sort {
+        Sort::Absent => there.is_none(),
+        Sort::Kind => there.is_some_and(|(kind, _)| item.value.first() == Some(&letter(kind))),
+        _ => there.is_some_and(|(kind, id)| item.value.split_first() == Some((&letter(kind), id))),
+    })
 }
 
 /// Whether what a fact says of the tree is so; what it says of the host is not looked at.
@@ -110,11 +104,8 @@ fn holds_in_tree(fact: &Fact, walker: &mut Walker<'_>) -> Result<bool, TreeError
     })
 }
 
-fn as_path(path: &[u8]) -> &Path {
-    Path::new(OsStr::from_bytes(path))
-}
-
-fn in_words(fact: &Fact) -> String {
+fn in_words(unlike: &Unlike) -> String {
+    let Unlike::Fact(fact) = unlike else { return "the set of inputs cannot be read".to_owned() };
     let path = fact.path();
     let name = if path.is_empty() { "the tree's root".into() } else { String::from_utf8_lossy(path) };
     match fact {

@@ -5,7 +5,7 @@
 use crate::model::digest::Digest;
 use crate::pipeline::hosts::Instant;
 use crate::store::{FileStamp, Reader};
-use rustix::fd::OwnedFd;
+use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
@@ -50,13 +50,12 @@ impl Look {
     }
 
     /// Device, inode, size, mode, and the times of the last change of content and of inode.
-    pub(super) fn stamp(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(Self::STAMP);
-        for number in [self.dev, self.ino, self.size, u64::from(self.mode)] {
-            bytes.extend(number.to_le_bytes());
-        }
-        for number in [self.mtime.0, self.mtime.1, self.ctime.0, self.ctime.1] {
-            bytes.extend(number.to_le_bytes());
+    pub(super) fn stamp(&self) -> [u8; Self::STAMP] {
+        let mut bytes = [0; Self::STAMP];
+        let numbers = [self.dev, self.ino, self.size, u64::from(self.mode)].map(u64::to_le_bytes);
+        let times = [self.mtime.0, self.mtime.1, self.ctime.0, self.ctime.1].map(i64::to_le_bytes);
+        for (place, number) in bytes.chunks_exact_mut(8).zip(numbers.into_iter().chain(times)) {
+            place.copy_from_slice(&number);
         }
         bytes
     }
@@ -81,6 +80,12 @@ impl Look {
             || (number(2) == i64::try_from(self.size).ok()
                 && same(self.mtime, instant(4))
                 && same(self.ctime, instant(6)))
+    }
+
+    /// What is at a path below an open folder. What a network file system has in memory does not do (`AT_STATX_DONT_SYNC`,
+    /// statx(2)): it may be old.
+    pub(super) fn from(above: BorrowedFd<'_>, path: &[u8]) -> rustix::io::Result<Self> {
+        Ok(Self::of(&rustix::fs::statx(above, path, AtFlags::empty(), StatxFlags::BASIC_STATS)?))
     }
 
     /// What is to be told of something open.

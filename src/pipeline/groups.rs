@@ -1,7 +1,8 @@
 //! A set of observed inputs in groups, for people and programs. What a set is and whether it holds is `inputs`'.
 #![forbid(unsafe_code)]
 
-use crate::pipeline::inputs::{Fact, decode};
+use crate::pipeline::inputs::Fact;
+use crate::pipeline::kept_set::decode;
 use serde::Serialize;
 
 /// What of the tree a check depends on; paths below its root, the root itself as `.`.

@@ -103,7 +103,7 @@ impl<'a> Hosts<'a> {
         if look.ctime >= self.since {
             self.changed = Some(host.to_owned());
         }
-        Fact::HostStamp(name, look.stamp())
+        Fact::HostStamp(name, look.stamp().to_vec())
     }
 
     /// Something is not there; it may have been while the check ran if the folder that it would be in has changed.
@@ -137,7 +137,7 @@ pub(super) fn with_contents(facts: BTreeSet<Fact>, contents: &mut Contents<'_>) 
     let mut with = |fact: Fact| match fact {
         Fact::HostStamp(path, mut value) => {
             let host = host_path(&path);
-            if let Some(look) = looks.at(&host).filter(|look| look.stamp() == value)
+            if let Some(look) = looks.at(&host).filter(|look| value == look.stamp())
                 && let Some(likeness) = contents.likeness(&host, &look)
             {
                 value.extend(likeness.0);

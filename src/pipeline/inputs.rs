@@ -1,5 +1,6 @@
 //! Observed inputs: from the paths that a check looked at to a set of facts about tree and host. Observing is
-//! `sandbox::observer`'s, keeping is `store`'s, and whether the facts still hold for another tree is asked by `comparing`.
+//! `sandbox::observer`'s, how a set is written is `kept_set`'s, keeping it is `store`'s, and whether the facts still hold for
+//! another tree is asked by `comparing`.
 //!
 //! A fact says what was at one place, taken literally: links on the way are facts of their own, so a set can be compared
 //! with another tree by looking at places, without opening a file.
@@ -13,11 +14,7 @@ use crate::sandbox::plan::TREE_PLACE;
 use crate::tree::{EntryKind, Snapshot, Spot, TreeError, Walker};
 use std::collections::{BTreeSet, HashSet};
 
-/// Version of a set's layout and meaning. In 1, links of the host were not facts of their own, and ways through
-/// `/proc/self` by a link were taken for ways to nothing.
-const VERSION: u8 = 2;
-
-/// What was found at one place.
+/// What was found at one place. The order of sorts is that of kept sets.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Fact {
     /// In the tree: nothing.
@@ -51,17 +48,6 @@ impl Fact {
             | Self::HostStamp(path, _)
             | Self::HostFolder(path)
             | Self::HostLink(path, _) => path,
-        }
-    }
-
-    /// Its place on the host; `None` where it is about the tree.
-    pub(super) fn seen_on_host(&self) -> Option<&[u8]> {
-        match self {
-            Self::HostAbsent(path)
-            | Self::HostStamp(path, _)
-            | Self::HostFolder(path)
-            | Self::HostLink(path, _) => Some(path),
-            Self::Absent(_) | Self::Entry(..) | Self::Kind(..) | Self::Names(..) => None,
         }
     }
 }
@@ -222,93 +208,4 @@ pub(super) fn letter(kind: EntryKind) -> u8 {
 
 pub(super) fn described(kind: EntryKind, id: &ObjectId) -> Vec<u8> {
     [&[letter(kind)], id.as_bytes()].concat()
-}
-
-/// A set as bytes: a version, then each fact as a letter and one or two length-prefixed fields.
-pub(crate) fn encode(facts: &BTreeSet<Fact>) -> Vec<u8> {
-    let mut bytes = vec![VERSION];
-    for fact in facts {
-        let (letter, path, value): (u8, &[u8], &[u8]) = match fact {
-            Fact::Absent(path) => (b'a', path, &[]),
-            Fact::Entry(path, value) => (b'e', path, value),
-            Fact::Kind(path, kind) => (b'k', path, std::slice::from_ref(kind)),
-            Fact::Names(path, value) => (b'n', path, value),
-            Fact::HostAbsent(path) => (b'A', path, &[]),
-            Fact::HostFolder(path) => (b'F', path, &[]),
-            Fact::HostLink(path, value) => (b'L', path, value),
-            Fact::HostStamp(path, value) => (b'S', path, value),
-        };
-        bytes.push(letter);
-        for field in [path, value] {
-            bytes.extend(u32::try_from(field.len()).unwrap_or(u32::MAX).to_le_bytes());
-            bytes.extend(field);
-        }
-    }
-    bytes
-}
-
-/// Whether a set was made by the rules of today. An older one can be read, but does not answer.
-pub(crate) fn is_current(bytes: &[u8]) -> bool {
-    bytes.first() == Some(&VERSION)
-}
-
-/// Reads a set back; `None` where it is of an unknown version or cut.
-pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Fact>> {
-    let (version, mut rest) = bytes.split_first()?;
-    if !(1..=VERSION).contains(version) {
-        return None;
-    }
-    let mut facts = Vec::new();
-    while let Some((letter, after)) = rest.split_first() {
-        rest = after;
-        let mut field = || -> Option<Vec<u8>> {
-            let (length, after) = rest.split_first_chunk::<4>()?;
-            let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
-            let value = after.get(..length)?.to_vec();
-            rest = after.get(length..)?;
-            Some(value)
-        };
-        let (path, value) = (field()?, field()?);
-        facts.push(match letter {
-            b'a' => Fact::Absent(path),
-            b'e' => Fact::Entry(path, value),
-            b'k' => Fact::Kind(path, *value.first()?),
-            b'n' => Fact::Names(path, value),
-            b'A' => Fact::HostAbsent(path),
-            b'F' => Fact::HostFolder(path),
-            b'L' => Fact::HostLink(path, value),
-            b'S' => Fact::HostStamp(path, value),
-            _ => return None,
-        });
-    }
-    Some(facts)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sets_read_back_and_cut_ones_are_none() {
-        let facts: BTreeSet<Fact> = [
-            Fact::Absent(b"a/b".to_vec()),
-            Fact::Entry(b"c".to_vec(), vec![b'f', 1, 2]),
-            Fact::Kind(Vec::new(), b'd'),
-            Fact::Names(b"d".to_vec(), vec![9; 32]),
-            Fact::HostAbsent(b"/usr/x".to_vec()),
-            Fact::HostFolder(b"/usr".to_vec()),
-            Fact::HostStamp(b"/usr/y".to_vec(), vec![7; 64]),
-            Fact::HostStamp(b"/usr/z".to_vec(), vec![7; 96]),
-            Fact::HostLink(b"/bin".to_vec(), b"usr/bin".to_vec()),
-        ]
-        .into();
-        let bytes = encode(&facts);
-        assert_eq!(decode(&bytes).map(|read| read.into_iter().collect()), Some(facts));
-        assert_eq!(decode(&bytes[..bytes.len() - 1]), None);
-        assert!(is_current(&bytes));
-        assert_eq!(decode(&[VERSION + 1]), None);
-        assert_eq!(decode(&[0]), None);
-        assert_eq!(decode(&[1]), Some(Vec::new()));
-        assert!(!is_current(&[1]));
-    }
 }

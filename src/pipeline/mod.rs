@@ -14,6 +14,7 @@ mod ground;
 mod groups;
 mod hosts;
 mod inputs;
+mod kept_set;
 mod lead;
 mod leftovers;
 mod links;

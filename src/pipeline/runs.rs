@@ -18,6 +18,7 @@ use crate::pipeline::contents::{Contents, coarse_now};
 use crate::pipeline::ground::Ground;
 use crate::pipeline::hosts::{Hosts, Instant, with_contents};
 use crate::pipeline::inputs::{self, Fact};
+use crate::pipeline::kept_set;
 use crate::pipeline::leftovers::sweep;
 use crate::pipeline::prepare::shown_folder;
 use crate::pipeline::recording::{LogCopy, Recorded, Recording};
@@ -330,7 +331,7 @@ fn record(
         writer.remember_files(&prepared.digests.new)?;
     }
     if let Some(Noted { facts, files }) = noted {
-        writer.keep_inputs(&key::inputs_key(&prepared.action), recorded.id, &inputs::encode(facts))?;
+        writer.keep_inputs(&key::inputs_key(&prepared.action), recorded.id, &kept_set::encode(facts))?;
         if !files.is_empty() {
             writer.remember_files(files)?;
         }

@@ -9,7 +9,8 @@ use crate::model::policy::{Clock, TREE_MARGIN};
 use crate::pipeline::comparing::{self, Compared};
 use crate::pipeline::contents::Contents;
 use crate::pipeline::groups::InputGroups;
-use crate::pipeline::inputs::{self, Fact};
+use crate::pipeline::inputs::Fact;
+use crate::pipeline::kept_set::{self, KeptSet};
 use crate::pipeline::{PipelineError, Prepared};
 use crate::store::{FileStamp, Reader, Record, Store, StoreError, StorePaths};
 use crate::tree::Walker;
@@ -38,7 +39,7 @@ impl Renewal {
     pub(super) fn keep(&self, prepared: &Prepared, paths: &StorePaths) -> Result<(), StoreError> {
         let mut writer = Store::open_writer(paths)?;
         writer.remember_files(&self.files)?;
-        writer.keep_inputs(&key::inputs_key(&prepared.action), self.id, &inputs::encode(&self.facts))
+        writer.keep_inputs(&key::inputs_key(&prepared.action), self.id, &kept_set::encode(&self.facts))
     }
 }
 
@@ -62,8 +63,9 @@ pub(super) fn standing(
     let mut walker = Walker::new(&prepared.snapshot);
     let mut contents = Contents::new(Some(reader), u64::MAX);
     let mut first = None;
-    for (id, facts) in kept_inputs(prepared, reader) {
-        let anew = match comparing::compare(&facts, &mut walker, &mut contents, newest_shown(prepared))? {
+    for (id, bytes) in kept_inputs(prepared, reader) {
+        let Some(set) = KeptSet::read(&bytes) else { continue };
+        let anew = match comparing::compare(&set, &mut walker, &mut contents, newest_shown(prepared))? {
             Compared::Differs(difference) => {
                 first = first.or(Some(format!("{difference} (record {id})")));
                 continue;
@@ -99,11 +101,10 @@ fn refusal(prepared: &Prepared, record: &Record) -> Option<String> {
         .map(|how| format!("was made in another sandbox: {how}"))
 }
 
-/// The sets that may stand for a prepared check, newest first, each taken apart when it is asked for.
-fn kept_inputs(prepared: &Prepared, reader: &Reader) -> impl Iterator<Item = (i64, Vec<Fact>)> {
-    let sets = reader.inputs(&key::inputs_key(&prepared.action)).into_iter();
-    sets.filter(|(_, bytes)| inputs::is_current(bytes))
-        .filter_map(|(id, bytes)| Some((id, inputs::decode(&bytes)?)))
+/// The sets that may stand for a prepared check, newest first, each read when it is asked for.
+fn kept_inputs(prepared: &Prepared, reader: &Reader) -> impl Iterator<Item = (i64, Vec<u8>)> {
+    let sets = reader.inputs(key::inputs_key(&prepared.action));
+    sets.filter_map(|(id, bytes)| Some((id, kept_set::current(bytes)?)))
 }
 
 /// The newest set of observed inputs that holds for a prepared check, with the number of its record.
@@ -116,9 +117,12 @@ pub fn inputs_that_hold(
 ) -> Result<Option<(i64, InputGroups)>, PipelineError> {
     let mut walker = Walker::new(&prepared.snapshot);
     let mut contents = Contents::new(Some(reader), u64::MAX);
-    for (id, facts) in kept_inputs(prepared, reader) {
-        let compared = comparing::compare(&facts, &mut walker, &mut contents, newest_shown(prepared))?;
-        if !matches!(compared, Compared::Differs(_)) {
+    for (id, bytes) in kept_inputs(prepared, reader) {
+        let Some(set) = KeptSet::read(&bytes) else { continue };
+        let compared = comparing::compare(&set, &mut walker, &mut contents, newest_shown(prepared))?;
+        if !matches!(compared, Compared::Differs(_))
+            && let Some(facts) = set.facts()
+        {
             return Ok(Some((id, InputGroups::of(&facts))));
         }
     }

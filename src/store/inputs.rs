@@ -51,24 +51,37 @@ impl Reader {
         row::check_inputs(secret, id, &name, &bytes, &tag).then_some(bytes)
     }
 
-    /// The sets under `name`, newest first, each with the number of its execution. Broken ones are left out.
-    #[must_use]
-    pub fn inputs(&self, name: &Digest) -> Vec<(i64, Vec<u8>)> {
-        let Some(secret) = self.secret() else { return Vec::new() };
-        self.read(|connection| {
-            let mut query = connection
-                .prepare("SELECT id, bytes, tag FROM input_sets WHERE name = ?1 ORDER BY id DESC LIMIT ?2")?;
-            let mut rows = query.query(params![name.0, SETS])?;
-            let mut sets = Vec::new();
-            while let Some(row) = rows.next()? {
-                let (id, bytes, tag) = (row::number(row, 0)?, row::bytes(row, 1)?, row::bytes(row, 2)?);
-                if row::check_inputs(secret, id, name, &bytes, &tag) {
-                    sets.push((id, bytes));
+    /// The sets under `name`, newest first, each with the number of its execution and read when it is asked for. Broken
+    /// ones are left out.
+    pub fn inputs(&self, name: Digest) -> impl Iterator<Item = (i64, Vec<u8>)> {
+        let mut below = i64::MAX;
+        let mut left = SETS;
+        std::iter::from_fn(move || {
+            while left > 0 {
+                left -= 1;
+                let (id, set) = self.inputs_below(&name, below)?;
+                below = id;
+                if let Some(set) = set {
+                    return Some((id, set));
                 }
             }
-            Ok(sets)
+            None
         })
+    }
+
+    /// The newest set under `name` that is older than an execution, and whether it is whole.
+    fn inputs_below(&self, name: &Digest, below: i64) -> Option<(i64, Option<Vec<u8>>)> {
+        let secret = self.secret()?;
+        let row = self.read(|connection| {
+            let mut query = connection.prepare(
+                "SELECT id, bytes, tag FROM input_sets WHERE name = ?1 AND id < ?2 ORDER BY id DESC LIMIT 1",
+            )?;
+            let mut rows = query.query(params![name.0, below])?;
+            let Some(row) = rows.next()? else { return Ok(None) };
+            Ok(Some((row::number(row, 0)?, row::bytes(row, 1)?, row::bytes(row, 2)?)))
+        });
         // A store that was made before there were such sets, or cannot be read, has none.
-        .unwrap_or_default()
+        let (id, bytes, tag) = row.ok().flatten()?;
+        Some((id, row::check_inputs(secret, id, name, &bytes, &tag).then_some(bytes)))
     }
 }

@@ -37,6 +37,7 @@ pub use crate::tree::error::TreeError;
 pub(crate) use crate::tree::error::show;
 pub use crate::tree::history::{Commit, History, State, history, state};
 pub use crate::tree::synthetic::RepositoryFile;
+pub(crate) use crate::tree::walker::Folder;
 pub use crate::tree::walker::{Spot, Walker};
 pub use crate::tree::without::{Change, Changed, changes};
 

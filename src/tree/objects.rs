@@ -194,17 +194,28 @@ pub(super) fn children(
     bytes: &[u8],
     hash: gix::hash::Kind,
 ) -> Result<HashMap<Vec<u8>, (EntryKind, ObjectId)>, TreeError> {
-    TreeRefIter::from_bytes(bytes, hash)
-        .map(|item| {
-            let item = item.map_err(|error| TreeError::Damaged {
-                id: String::new(),
-                what: "a folder".to_owned(),
-                detail: detail(&error),
-            })?;
-            let name: &[u8] = item.filename.as_ref();
-            Ok((name.to_vec(), (kind_of(item.mode), id_of(item.oid))))
-        })
-        .collect()
+    let mut found = HashMap::new();
+    each_child(bytes, hash, &mut |name, kind, id| {
+        found.insert(name.to_vec(), (kind, ObjectId::new(id)));
+    })?;
+    Ok(found)
+}
+
+/// Tells name, kind and id of each entry of one tree object, as they come.
+pub(super) fn each_child(
+    bytes: &[u8],
+    hash: gix::hash::Kind,
+    tell: &mut dyn FnMut(&[u8], EntryKind, &[u8]),
+) -> Result<(), TreeError> {
+    for item in TreeRefIter::from_bytes(bytes, hash) {
+        let item = item.map_err(|error| TreeError::Damaged {
+            id: String::new(),
+            what: "a folder".to_owned(),
+            detail: detail(&error),
+        })?;
+        tell(item.filename.as_ref(), kind_of(item.mode), item.oid.as_bytes());
+    }
+    Ok(())
 }
 
 /// Finds the entry at `path` below a tree whose bytes are `root`.

@@ -1,0 +1,384 @@
+//! How a set of facts is written and read: in groups by sort and folder, so that one of thousands can be compared where it
+//! lies, each group by itself. What a fact says is `inputs`', and whether it holds is asked by `comparing`.
+//!
+//! A version, then groups, those about the tree first: a letter for what its facts say, the folder's path up to and with its
+//! last slash, and the facts, each a name in that folder and a value. Each field has its length before it.
+#![forbid(unsafe_code)]
+
+use crate::pipeline::inputs::Fact;
+use std::collections::BTreeSet;
+
+/// Version of a set's layout and meaning. In 1, links of the host were not facts of their own, and ways through
+/// `/proc/self` by a link were taken for ways to nothing. 2 means the same as 3, one fact with its whole path after another.
+const VERSION: u8 = 3;
+/// The oldest version with today's meaning.
+const SAME_MEANING: u8 = 2;
+/// Facts of one group at most; of a larger folder there are several, which are compared side by side.
+const GROUP: usize = 64;
+
+/// What the facts of a group say; in the order of the facts themselves.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Sort {
+    Absent,
+    Entry,
+    Kind,
+    Names,
+    HostAbsent,
+    HostStamp,
+    HostFolder,
+    HostLink,
+}
+
+impl Sort {
+    const ALL: [(Self, u8); 8] = [
+        (Self::Absent, b'a'),
+        (Self::Entry, b'e'),
+        (Self::Kind, b'k'),
+        (Self::Names, b'n'),
+        (Self::HostAbsent, b'A'),
+        (Self::HostStamp, b'S'),
+        (Self::HostFolder, b'F'),
+        (Self::HostLink, b'L'),
+    ];
+
+    fn letter(self) -> u8 {
+        Self::ALL.iter().find(|(sort, _)| *sort == self).map_or(b'?', |(_, letter)| *letter)
+    }
+
+    fn of_letter(letter: u8) -> Option<Self> {
+        Self::ALL.iter().find(|(_, known)| *known == letter).map(|(sort, _)| *sort)
+    }
+
+    fn of(fact: &Fact) -> Self {
+        match fact {
+            Fact::Absent(_) => Self::Absent,
+            Fact::Entry(..) => Self::Entry,
+            Fact::Kind(..) => Self::Kind,
+            Fact::Names(..) => Self::Names,
+            Fact::HostAbsent(_) => Self::HostAbsent,
+            Fact::HostStamp(..) => Self::HostStamp,
+            Fact::HostFolder(_) => Self::HostFolder,
+            Fact::HostLink(..) => Self::HostLink,
+        }
+    }
+
+    /// Whether it is about the host and not about the tree.
+    fn is_of_host(self) -> bool {
+        self >= Self::HostAbsent
+    }
+
+    fn fact(self, path: Vec<u8>, value: &[u8]) -> Option<Fact> {
+        let own = || value.to_vec();
+        Some(match self {
+            Self::Absent => Fact::Absent(path),
+            Self::Entry => Fact::Entry(path, own()),
+            Self::Kind => Fact::Kind(path, *value.first()?),
+            Self::Names => Fact::Names(path, own()),
+            Self::HostAbsent => Fact::HostAbsent(path),
+            Self::HostStamp => Fact::HostStamp(path, own()),
+            Self::HostFolder => Fact::HostFolder(path),
+            Self::HostLink => Fact::HostLink(path, own()),
+        })
+    }
+}
+
+/// Facts of one sort about one folder, as they lie in a set.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Group<'b> {
+    pub(super) sort: Sort,
+    /// With its last slash; empty for names in the tree's root, and for that root itself.
+    pub(super) folder: &'b [u8],
+    items: &'b [u8],
+}
+
+/// One fact of a group.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Item<'b> {
+    pub(super) name: &'b [u8],
+    pub(super) value: &'b [u8],
+}
+
+impl<'b> Group<'b> {
+    /// Its facts, by name; `None` where the rest cannot be read.
+    pub(super) fn items(&self) -> impl Iterator<Item = Option<Item<'b>>> + use<'b> {
+        let mut rest = self.items;
+        std::iter::from_fn(move || {
+            if rest.is_empty() {
+                return None;
+            }
+            let mut item = || Some(Item { name: field(&mut rest)?, value: field(&mut rest)? });
+            let found = item();
+            if found.is_none() {
+                rest = &[];
+            }
+            Some(found)
+        })
+    }
+
+    /// The whole path of one of its names.
+    pub(super) fn path(&self, name: &[u8]) -> Vec<u8> {
+        [self.folder, name].concat()
+    }
+
+    /// One of its facts by itself; `None` where its value cannot be read.
+    pub(super) fn fact(&self, item: &Item<'b>) -> Option<Fact> {
+        self.sort.fact(self.path(item.name), item.value)
+    }
+}
+
+/// A set where it lies.
+#[derive(Debug)]
+pub(super) struct KeptSet<'b> {
+    groups: Vec<Group<'b>>,
+    /// How many of the groups are about the tree.
+    of_tree: usize,
+}
+
+impl<'b> KeptSet<'b> {
+    /// Finds the groups of a set; `None` where it is of another version or cut. The facts in them are read when they are
+    /// asked for.
+    pub(super) fn read(bytes: &'b [u8]) -> Option<Self> {
+        let (&VERSION, mut rest) = bytes.split_first()? else { return None };
+        let mut groups: Vec<Group<'b>> = Vec::new();
+        while let Some((letter, after)) = rest.split_first() {
+            rest = after;
+            let group = Group {
+                sort: Sort::of_letter(*letter)?,
+                folder: field(&mut rest)?,
+                items: field(&mut rest)?,
+            };
+            // Order is what lets the tree's be told from the host's.
+            if groups.last().is_some_and(|last| last.sort > group.sort) {
+                return None;
+            }
+            groups.push(group);
+        }
+        let of_tree = groups.partition_point(|group| !group.sort.is_of_host());
+        Some(Self { groups, of_tree })
+    }
+
+    /// The groups about the tree, and those about the host.
+    pub(super) fn parts(&self) -> (&[Group<'b>], &[Group<'b>]) {
+        self.groups.split_at(self.of_tree)
+    }
+
+    /// All facts by themselves; `None` where one cannot be read.
+    pub(super) fn facts(&self) -> Option<Vec<Fact>> {
+        let items = self.groups.iter().flat_map(|group| group.items().map(move |item| group.fact(&item?)));
+        items.collect()
+    }
+}
+
+/// A set as it is kept.
+pub(crate) fn encode(facts: &BTreeSet<Fact>) -> Vec<u8> {
+    let mut placed: Vec<(Sort, &[u8], &[u8], &Fact)> = facts
+        .iter()
+        .map(|fact| {
+            let path = fact.path();
+            let (folder, name) =
+                path.split_at(path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1));
+            (Sort::of(fact), folder, name, fact)
+        })
+        .collect();
+    placed.sort();
+    let mut bytes = vec![VERSION];
+    let mut items = Vec::new();
+    for of_folder in placed.chunk_by(|one, next| (one.0, one.1) == (next.0, next.1)) {
+        for group in of_folder.chunks(GROUP) {
+            items.clear();
+            for (_, _, name, fact) in group {
+                let value: &[u8] = match fact {
+                    Fact::Entry(_, value)
+                    | Fact::Names(_, value)
+                    | Fact::HostLink(_, value)
+                    | Fact::HostStamp(_, value) => value,
+                    Fact::Kind(_, kind) => std::slice::from_ref(kind),
+                    Fact::Absent(_) | Fact::HostAbsent(_) | Fact::HostFolder(_) => &[],
+                };
+                put(&mut items, name);
+                put(&mut items, value);
+            }
+            let (sort, folder, ..) = group[0];
+            bytes.push(sort.letter());
+            put(&mut bytes, folder);
+            put(&mut bytes, &items);
+        }
+    }
+    bytes
+}
+
+/// Appends a field with its length, seven bits to a byte, lowest first; all but the last have the eighth set.
+fn put(bytes: &mut Vec<u8>, field: &[u8]) {
+    let mut length = field.len();
+    while let Some(rest) = (length >> 7 != 0).then_some(length >> 7) {
+        bytes.push(u8::try_from(length & 0x7f).unwrap_or_default() | 0x80);
+        length = rest;
+    }
+    bytes.push(u8::try_from(length).unwrap_or_default());
+    bytes.extend_from_slice(field);
+}
+
+/// Takes the next field.
+fn field<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
+    let mut length = 0_usize;
+    // Four bytes say more than a set may have.
+    for shift in [0, 7, 14, 21] {
+        let (byte, after) = rest.split_first()?;
+        *rest = after;
+        length |= usize::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            let (field, after) = rest.split_at_checked(length)?;
+            *rest = after;
+            return Some(field);
+        }
+    }
+    None
+}
+
+/// A set in today's layout, if what it says means the same today. Others can be read, but do not answer.
+pub(super) fn current(bytes: Vec<u8>) -> Option<Vec<u8>> {
+    match bytes.first() {
+        Some(&VERSION) => Some(bytes),
+        Some(&SAME_MEANING) => Some(encode(&decode_flat(&bytes)?.into_iter().collect())),
+        _ => None,
+    }
+}
+
+/// Reads a set of any version; `None` where it is of an unknown one or cut.
+pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Fact>> {
+    match bytes.first()? {
+        &VERSION => KeptSet::read(bytes)?.facts(),
+        1..VERSION => decode_flat(bytes),
+        _ => None,
+    }
+}
+
+/// Reads a set of version 1 or 2: each fact as a letter and two fields with their lengths in four bytes.
+fn decode_flat(bytes: &[u8]) -> Option<Vec<Fact>> {
+    let (_, mut rest) = bytes.split_first()?;
+    let mut facts = Vec::new();
+    while let Some((letter, after)) = rest.split_first() {
+        rest = after;
+        let mut field = || {
+            let (length, after) = rest.split_first_chunk::<4>()?;
+            let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
+            let (value, after) = after.split_at_checked(length)?;
+            rest = after;
+            Some(value)
+        };
+        let (path, value) = (field()?, field()?);
+        facts.push(Sort::of_letter(*letter)?.fact(path.to_vec(), value)?);
+    }
+    Some(facts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn some_facts() -> BTreeSet<Fact> {
+        let mut facts: BTreeSet<Fact> = [
+            Fact::Absent(b"a/b".to_vec()),
+            Fact::Absent(b"a.c".to_vec()),
+            Fact::Absent(b"a/b/c".to_vec()),
+            Fact::Entry(b"c".to_vec(), vec![b'f', 1, 2]),
+            Fact::Kind(Vec::new(), b'd'),
+            Fact::Kind(b"d".to_vec(), b'd'),
+            Fact::Names(b"d".to_vec(), vec![9; 32]),
+            Fact::HostAbsent(b"/usr/x".to_vec()),
+            Fact::HostFolder(b"/usr".to_vec()),
+            Fact::HostFolder(b"/".to_vec()),
+            Fact::HostStamp(b"/usr/y".to_vec(), vec![7; 64]),
+            Fact::HostStamp(b"/usr/z".to_vec(), vec![7; 96]),
+            Fact::HostLink(b"/bin".to_vec(), vec![b'l'; 4000]),
+        ]
+        .into();
+        facts.extend((0..300).map(|at| Fact::Entry(format!("many/{at}").into_bytes(), vec![b'x'; 21])));
+        facts
+    }
+
+    /// As versions 1 and 2 were written.
+    fn flat(version: u8, facts: &BTreeSet<Fact>) -> Vec<u8> {
+        let mut bytes = vec![version];
+        for fact in facts {
+            let value = match fact {
+                Fact::Entry(_, value)
+                | Fact::Names(_, value)
+                | Fact::HostLink(_, value)
+                | Fact::HostStamp(_, value) => value.clone(),
+                Fact::Kind(_, kind) => vec![*kind],
+                _ => Vec::new(),
+            };
+            bytes.push(Sort::of(fact).letter());
+            for field in [fact.path(), &value] {
+                bytes.extend(u32::try_from(field.len()).expect("short").to_le_bytes());
+                bytes.extend(field);
+            }
+        }
+        bytes
+    }
+
+    #[test]
+    fn sets_read_back_and_cut_ones_are_none() {
+        let facts = some_facts();
+        let bytes = encode(&facts);
+        assert_eq!(decode(&bytes).map(|read| read.into_iter().collect()), Some(facts.clone()));
+        let set = KeptSet::read(&bytes).expect("whole");
+        let (tree, host) = set.parts();
+        assert!(tree.iter().all(|group| !group.sort.is_of_host()));
+        assert!(host.iter().all(|group| group.sort.is_of_host() && group.folder.ends_with(b"/")));
+        assert_eq!(tree.iter().filter(|group| group.folder == b"many/").count(), 300_usize.div_ceil(GROUP));
+        for end in 1..bytes.len() {
+            // Cut between two groups it is a smaller set, which its tag tells from the whole.
+            let read = decode(&bytes[..end]);
+            assert!(read.is_none_or(|read| read.len() < facts.len()), "{end}");
+        }
+        assert_eq!(decode(&[]), None);
+        assert_eq!(decode(&[0]), None);
+        assert_eq!(decode(&[VERSION + 1]), None);
+        assert_eq!(decode(&[VERSION]), Some(Vec::new()));
+    }
+
+    #[test]
+    fn older_sets_are_read_and_answer_where_they_mean_the_same() {
+        let facts = some_facts();
+        for version in [1, 2] {
+            let bytes = flat(version, &facts);
+            assert_eq!(decode(&bytes).map(|read| read.into_iter().collect()), Some(facts.clone()));
+            assert_eq!(decode(&bytes[..bytes.len() - 1]), None);
+        }
+        assert_eq!(current(flat(1, &facts)), None);
+        assert_eq!(current(flat(2, &facts)), Some(encode(&facts)));
+        assert_eq!(current(encode(&facts)), Some(encode(&facts)));
+        assert_eq!(current(vec![VERSION + 1]), None);
+        assert_eq!(current(Vec::new()), None);
+    }
+
+    proptest::proptest! {
+        /// A set is foreign bytes until its tag is known to be right, and a tag says nothing of another program's layout.
+        #[test]
+        fn any_bytes_are_read_without_a_panic(version in 0_u8..5, bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
+            let bytes = [&[version][..], &bytes].concat();
+            drop(decode(&bytes));
+            drop(current(bytes));
+        }
+
+        #[test]
+        fn sets_with_one_byte_changed_are_read_without_a_panic(at in 0_usize..8000, to in proptest::num::u8::ANY) {
+            let mut bytes = encode(&some_facts());
+            let length = bytes.len();
+            bytes[at % length] = to;
+            drop(decode(&bytes));
+            drop(current(bytes));
+        }
+
+        #[test]
+        fn paths_read_back_whatever_they_are(paths in proptest::collection::vec("/{0,2}[ab/]{0,6}", 0..20)) {
+            let facts: BTreeSet<Fact> = paths
+                .iter()
+                .flat_map(|path| [Fact::HostAbsent(path.clone().into()), Fact::Entry(path.clone().into(), vec![b'f'])])
+                .collect();
+            proptest::prop_assert_eq!(decode(&encode(&facts)).map(|read| read.into_iter().collect()), Some(facts));
+        }
+    }
+}
