@@ -62,7 +62,8 @@ fn first_difference(groups: &[Group<'_>], walker: &mut Walker<'_>) -> Result<Opt
         let mut near = 0;
         for item in group.items() {
             let Some(item) = item else { return Ok(Some(Unlike::Unreadable)) };
-            let at_once = folder.as_ref().and_then(|folder| holds_in_folder(group.sort, &item, folder, &mut near));
+            let at_once =
+                folder.as_ref().and_then(|folder| holds_in_folder(group.sort, &item, folder, &mut near));
             if at_once == Some(true) {
                 continue;
             }

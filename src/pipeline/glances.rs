@@ -251,7 +251,9 @@ mod tests {
                     }
                     Fact::HostLink(path, _) => Fact::HostLink(path.clone(), b"elsewhere".to_vec()),
                     Fact::HostAbsent(_) if path.ends_with(b"f0/none") => continue,
-                    Fact::HostAbsent(_) => Fact::HostAbsent([path.strip_suffix(b"none").unwrap(), b"f0"].concat()),
+                    Fact::HostAbsent(_) => {
+                        Fact::HostAbsent([path.strip_suffix(b"none").unwrap(), b"f0"].concat())
+                    }
                     _ if path == b"/" => continue,
                     _ => Fact::HostFolder([&path[..], b"/f0"].concat()),
                 };
@@ -299,7 +301,8 @@ mod tests {
 
     #[test]
     fn a_set_that_cannot_be_read_to_its_end_does_not_hold() {
-        let facts: BTreeSet<Fact> = [Fact::HostAbsent(b"/no/a".to_vec()), Fact::HostAbsent(b"/no/b".to_vec())].into();
+        let facts: BTreeSet<Fact> =
+            [Fact::HostAbsent(b"/no/a".to_vec()), Fact::HostAbsent(b"/no/b".to_vec())].into();
         let mut bytes = encode(&facts);
         // The last name is said to be longer than its group.
         let at = bytes.len() - 3;

@@ -2,6 +2,7 @@
 
 use super::tests::{Place, key, preimage, record};
 use super::*;
+use crate::model::digest::Digest;
 use crate::model::outcome::Outcome;
 use rusqlite::Connection;
 use std::os::unix::fs::PermissionsExt;
@@ -280,4 +281,30 @@ fn no_room_is_an_error_and_what_was_there_stays() {
     assert!(error.is_full() && error.hint().is_some(), "{error}");
     assert!(place.lookup(1).latest.is_some());
     assert_eq!(writer.damage(), [] as [String; 0]);
+}
+
+#[test]
+fn sets_of_inputs_come_newest_first_and_broken_ones_are_left_out() {
+    let place = Place::new();
+    let mut writer = place.writer();
+    let (name, other) = (Digest::of(b"one"), Digest::of(b"other"));
+    for id in 1..=40_u8 {
+        writer.keep_inputs(&name, id.into(), &[id; 5]).unwrap();
+    }
+    writer.keep_inputs(&other, 41, b"of another command").unwrap();
+    drop(writer);
+    let ids = || -> Vec<i64> {
+        let reader = place.reader();
+        let sets: Vec<(i64, Vec<u8>)> = reader.inputs(name).collect();
+        assert!(sets.iter().all(|(id, bytes)| bytes[..] == [u8::try_from(*id).unwrap(); 5]));
+        sets.into_iter().map(|(id, _)| id).collect()
+    };
+    // The oldest went when newer ones came.
+    assert_eq!(ids(), (9..=40).rev().collect::<Vec<i64>>());
+    altered(&place, "UPDATE input_sets SET bytes = x'0909090909' WHERE id = 40");
+    altered(&place, "UPDATE input_sets SET id = 39, tag = x'00' WHERE id = 39");
+    altered(&place, "UPDATE input_sets SET name = (SELECT name FROM input_sets WHERE id = 41) WHERE id = 38");
+    assert_eq!(ids(), (9..=37).rev().collect::<Vec<i64>>());
+    assert_eq!(place.reader().inputs(other).map(|(id, _)| id).collect::<Vec<_>>(), [41]);
+    assert_eq!(place.reader().inputs(Digest::of(b"none")).count(), 0);
 }

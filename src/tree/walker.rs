@@ -230,6 +230,9 @@ mod tests {
         assert_eq!(ids(&["z", "b", "a", "a", "b"]), [Some(5), Some(4), Some(1), Some(1), Some(4)]);
         assert_eq!(ids(&["", "a.", "aa", "b", "zz", "a"]), [None, None, None, Some(4), None, Some(1)]);
         assert!(names.get(b"a0").is_some() && names.get(b"c").is_none());
-        assert_eq!(names.iter().map(|(name, _)| name).collect::<Vec<_>>(), [&b"a"[..], b"a.b", b"a0", b"b", b"z"]);
+        assert_eq!(
+            names.iter().map(|(name, _)| name).collect::<Vec<_>>(),
+            [&b"a"[..], b"a.b", b"a0", b"b", b"z"]
+        );
     }
 }
