@@ -7,7 +7,7 @@ use crate::pipeline::glances::{self, Other, Unlike};
 use crate::pipeline::hosts;
 use crate::pipeline::inputs::{Fact, described, letter};
 use crate::pipeline::kept_set::{Group, Item, KeptSet, Sort};
-use crate::tree::{Folder, Spot, TreeError, Walker};
+use crate::tree::{EntryKind, Folder, Spot, TreeError, Walker};
 use std::collections::BTreeSet;
 
 /// How a set of facts compares with a tree and with this machine.
@@ -58,7 +58,13 @@ pub(super) fn compare(
 /// The first fact that does not hold in a tree.
 fn first_difference(groups: &[Group<'_>], walker: &mut Walker<'_>) -> Result<Option<Unlike>, TreeError> {
     for group in groups {
-        let folder = walker.folder(group.folder.strip_suffix(b"/").unwrap_or(group.folder))?;
+        // A folder with the same tree object is the same to the last file below it, and need not be read.
+        let is_same =
+            |spot: &Spot| matches!(spot, Spot::Entry(EntryKind::Folder, id) if id.as_bytes() == group.tree);
+        if !group.tree.is_empty() && is_same(&walker.at(group.above())?) {
+            continue;
+        }
+        let folder = walker.folder(group.above())?;
         let mut near = 0;
         for item in group.items() {
             let Some(item) = item else { return Ok(Some(Unlike::Unreadable)) };

@@ -191,13 +191,13 @@ fn leads_to(above: BorrowedFd<'_>, name: &[u8], before: &[u8]) -> bool {
 mod tests {
     use super::*;
     use crate::pipeline::contents::Looks;
-    use crate::pipeline::kept_set::{KeptSet, encode};
+    use crate::pipeline::kept_set::{KeptSet, encode_unplaced};
     use std::collections::BTreeSet;
     use std::os::unix::ffi::OsStrExt;
     use std::path::Path;
 
     fn looked_at(facts: &BTreeSet<Fact>, goes_on: bool) -> (Option<Unlike>, Vec<Vec<u8>>) {
-        let bytes = encode(facts);
+        let bytes = encode_unplaced(facts).unwrap();
         let set = KeptSet::read(&bytes).expect("whole");
         let (done, glanced) = beside(set.parts().1, None, || (7, goes_on));
         assert_eq!(done, 7);
@@ -235,7 +235,7 @@ mod tests {
         let top = tempfile::tempdir().unwrap();
         let facts = some_files(top.path());
         assert_eq!(looked_at(&facts, true), (None, Vec::new()));
-        let bytes = encode(&facts);
+        let bytes = encode_unplaced(&facts).unwrap();
         let set = KeptSet::read(&bytes).unwrap();
         assert!(set.parts().1.len() > 20);
         for group in set.parts().1 {
@@ -303,7 +303,7 @@ mod tests {
     fn a_set_that_cannot_be_read_to_its_end_does_not_hold() {
         let facts: BTreeSet<Fact> =
             [Fact::HostAbsent(b"/no/a".to_vec()), Fact::HostAbsent(b"/no/b".to_vec())].into();
-        let mut bytes = encode(&facts);
+        let mut bytes = encode_unplaced(&facts).unwrap();
         // The last name is said to be longer than its group.
         let at = bytes.len() - 3;
         bytes[at] = 9;

@@ -8,6 +8,7 @@
 
 use crate::model::digest::ObjectId;
 use crate::pipeline::hosts::Hosts;
+use crate::pipeline::kept_set;
 use crate::pipeline::links::Way;
 use crate::sandbox::observer::{DEEP, EXISTS, LISTING};
 use crate::sandbox::plan::TREE_PLACE;
@@ -117,6 +118,18 @@ fn and_above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::successors(Some(path), |path| {
         (!path.is_empty())
             .then(|| path.iter().rposition(|byte| *byte == b'/').map_or(&[][..], |at| &path[..at]))
+    })
+}
+
+/// A set as it is kept, of facts that hold for a snapshot.
+///
+/// # Errors
+/// A tree object cannot be read.
+pub(super) fn kept(facts: &BTreeSet<Fact>, snapshot: &Snapshot) -> Result<Vec<u8>, TreeError> {
+    let mut walker = Walker::new(snapshot);
+    kept_set::encode(facts, |folder| match walker.at(folder)? {
+        Spot::Entry(EntryKind::Folder, id) => Ok(Some(id)),
+        _ => Ok(None),
     })
 }
 

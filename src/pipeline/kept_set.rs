@@ -2,11 +2,14 @@
 //! lies, each group by itself. What a fact says is `inputs`', and whether it holds is asked by `comparing`.
 //!
 //! A version, then groups, those about the tree first: a letter for what its facts say, the folder's path up to and with its
-//! last slash, and the facts, each a name in that folder and a value. Each field has its length before it.
+//! last slash, the id of its tree object in the tree that they were seen to hold for, and the facts, each a name in that
+//! folder and a value. Each field has its length before it.
 #![forbid(unsafe_code)]
 
+use crate::model::digest::ObjectId;
 use crate::pipeline::inputs::Fact;
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 
 /// Version of a set's layout and meaning. In 1, links of the host were not facts of their own, and ways through
 /// `/proc/self` by a link were taken for ways to nothing. 2 means the same as 3, one fact with its whole path after another.
@@ -88,6 +91,8 @@ pub(super) struct Group<'b> {
     pub(super) sort: Sort,
     /// With its last slash; empty for names in the tree's root, and for that root itself.
     pub(super) folder: &'b [u8],
+    /// The tree object of that folder for which all of the group holds; empty where none is known.
+    pub(super) tree: &'b [u8],
     items: &'b [u8],
 }
 
@@ -113,6 +118,11 @@ impl<'b> Group<'b> {
             }
             Some(found)
         })
+    }
+
+    /// The path of its folder as the tree has it.
+    pub(super) fn above(&self) -> &'b [u8] {
+        without_slash(self.folder)
     }
 
     /// The whole path of one of its names.
@@ -145,6 +155,7 @@ impl<'b> KeptSet<'b> {
             let group = Group {
                 sort: Sort::of_letter(*letter)?,
                 folder: field(&mut rest)?,
+                tree: field(&mut rest)?,
                 items: field(&mut rest)?,
             };
             // Order is what lets the tree's be told from the host's.
@@ -169,8 +180,14 @@ impl<'b> KeptSet<'b> {
     }
 }
 
-/// A set as it is kept.
-pub(crate) fn encode(facts: &BTreeSet<Fact>) -> Vec<u8> {
+/// A set as it is kept. `tree_of` tells the tree object of a folder, in the tree that the facts hold for.
+///
+/// # Errors
+/// Those of `tree_of`.
+pub(super) fn encode<E>(
+    facts: &BTreeSet<Fact>,
+    mut tree_of: impl FnMut(&[u8]) -> Result<Option<ObjectId>, E>,
+) -> Result<Vec<u8>, E> {
     let mut placed: Vec<(Sort, &[u8], &[u8], &Fact)> = facts
         .iter()
         .map(|fact| {
@@ -184,6 +201,8 @@ pub(crate) fn encode(facts: &BTreeSet<Fact>) -> Vec<u8> {
     let mut bytes = vec![VERSION];
     let mut items = Vec::new();
     for of_folder in placed.chunk_by(|one, next| (one.0, one.1) == (next.0, next.1)) {
+        let (sort, folder, ..) = of_folder[0];
+        let known = if sort.is_of_host() { None } else { tree_of(without_slash(folder))? };
         for group in of_folder.chunks(GROUP) {
             items.clear();
             for (_, _, name, fact) in group {
@@ -198,13 +217,17 @@ pub(crate) fn encode(facts: &BTreeSet<Fact>) -> Vec<u8> {
                 put(&mut items, name);
                 put(&mut items, value);
             }
-            let (sort, folder, ..) = group[0];
             bytes.push(sort.letter());
             put(&mut bytes, folder);
+            put(&mut bytes, known.as_ref().map_or(&[], ObjectId::as_bytes));
             put(&mut bytes, &items);
         }
     }
-    bytes
+    Ok(bytes)
+}
+
+fn without_slash(folder: &[u8]) -> &[u8] {
+    folder.strip_suffix(b"/").unwrap_or(folder)
 }
 
 /// Appends a field with its length, seven bits to a byte, lowest first; all but the last have the eighth set.
@@ -239,9 +262,14 @@ fn field<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
 pub(super) fn current(bytes: Vec<u8>) -> Option<Vec<u8>> {
     match bytes.first() {
         Some(&VERSION) => Some(bytes),
-        Some(&SAME_MEANING) => Some(encode(&decode_flat(&bytes)?.into_iter().collect())),
+        Some(&SAME_MEANING) => encode_unplaced(&decode_flat(&bytes)?.into_iter().collect()),
         _ => None,
     }
+}
+
+/// A set whose tree is not at hand.
+pub(super) fn encode_unplaced(facts: &BTreeSet<Fact>) -> Option<Vec<u8>> {
+    encode(facts, |_| Ok::<_, Infallible>(None)).ok()
 }
 
 /// Reads a set of any version; `None` where it is of an unknown one or cut.
@@ -275,6 +303,10 @@ fn decode_flat(bytes: &[u8]) -> Option<Vec<Fact>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn unplaced(facts: &BTreeSet<Fact>) -> Vec<u8> {
+        encode_unplaced(facts).expect("nothing is asked that could fail")
+    }
 
     fn some_facts() -> BTreeSet<Fact> {
         let mut facts: BTreeSet<Fact> = [
@@ -321,13 +353,23 @@ mod tests {
     #[test]
     fn sets_read_back_and_cut_ones_are_none() {
         let facts = some_facts();
-        let bytes = encode(&facts);
+        let bytes = unplaced(&facts);
         assert_eq!(decode(&bytes).map(|read| read.into_iter().collect()), Some(facts.clone()));
         let set = KeptSet::read(&bytes).expect("whole");
         let (tree, host) = set.parts();
         assert!(tree.iter().all(|group| !group.sort.is_of_host()));
         assert!(host.iter().all(|group| group.sort.is_of_host() && group.folder.ends_with(b"/")));
         assert_eq!(tree.iter().filter(|group| group.folder == b"many/").count(), 300_usize.div_ceil(GROUP));
+        assert!(set.groups.iter().all(|group| group.tree.is_empty()));
+        let id = |folder: &[u8]| Ok::<_, ()>(folder.is_empty().then(|| ObjectId::new(&[3; 20])));
+        let placed = encode(&facts, id).expect("nothing fails");
+        assert_eq!(decode(&placed), decode(&bytes));
+        let placed = KeptSet::read(&placed).expect("whole");
+        let is_right = |group: &Group<'_>| group.tree.len() == if group.folder.is_empty() { 20 } else { 0 };
+        assert!(
+            placed.parts().0.iter().all(is_right)
+                && placed.parts().1.iter().all(|group| group.tree.is_empty())
+        );
         for end in 1..bytes.len() {
             // Cut between two groups it is a smaller set, which its tag tells from the whole.
             let read = decode(&bytes[..end]);
@@ -348,8 +390,8 @@ mod tests {
             assert_eq!(decode(&bytes[..bytes.len() - 1]), None);
         }
         assert_eq!(current(flat(1, &facts)), None);
-        assert_eq!(current(flat(2, &facts)), Some(encode(&facts)));
-        assert_eq!(current(encode(&facts)), Some(encode(&facts)));
+        assert_eq!(current(flat(2, &facts)), Some(unplaced(&facts)));
+        assert_eq!(current(unplaced(&facts)), Some(unplaced(&facts)));
         assert_eq!(current(vec![VERSION + 1]), None);
         assert_eq!(current(Vec::new()), None);
     }
@@ -365,7 +407,7 @@ mod tests {
 
         #[test]
         fn sets_with_one_byte_changed_are_read_without_a_panic(at in 0_usize..8000, to in proptest::num::u8::ANY) {
-            let mut bytes = encode(&some_facts());
+            let mut bytes = unplaced(&some_facts());
             let length = bytes.len();
             bytes[at % length] = to;
             drop(decode(&bytes));
@@ -378,7 +420,7 @@ mod tests {
                 .iter()
                 .flat_map(|path| [Fact::HostAbsent(path.clone().into()), Fact::Entry(path.clone().into(), vec![b'f'])])
                 .collect();
-            proptest::prop_assert_eq!(decode(&encode(&facts)).map(|read| read.into_iter().collect()), Some(facts));
+            proptest::prop_assert_eq!(decode(&unplaced(&facts)).map(|read| read.into_iter().collect()), Some(facts));
         }
     }
 }

@@ -18,7 +18,6 @@ use crate::pipeline::contents::{Contents, coarse_now};
 use crate::pipeline::ground::Ground;
 use crate::pipeline::hosts::{Hosts, Instant, with_contents};
 use crate::pipeline::inputs::{self, Fact};
-use crate::pipeline::kept_set;
 use crate::pipeline::leftovers::sweep;
 use crate::pipeline::prepare::shown_folder;
 use crate::pipeline::recording::{LogCopy, Recorded, Recording};
@@ -30,7 +29,6 @@ use crate::sandbox::{self, Interrupts};
 use crate::stage::{self, InUse, LayerOptions};
 use crate::store::{Bounds, FileStamp, NewRecord, Store, StoreError, Writer};
 use crate::summary::Summary;
-use std::collections::BTreeSet;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -266,7 +264,8 @@ fn recorded_deps(layer: &DepsLayer) -> Deps {
 
 /// What is known of a run's inputs.
 struct Noted {
-    facts: BTreeSet<Fact>,
+    /// As they are kept.
+    set: Vec<u8>,
     /// Digests of host files that were computed for it.
     files: Vec<(FileStamp, Digest)>,
 }
@@ -305,7 +304,8 @@ fn observed(
             }
             let mut contents = Contents::new(prepared.digests.reader(), room_for_reading(seen.secs));
             let facts = with_contents(facts, &mut contents);
-            Ok(Noted { facts, files: contents.new })
+            let set = inputs::kept(&facts, &prepared.snapshot).map_err(|error| error.to_string())?;
+            Ok(Noted { set, files: contents.new })
         }
         LookedAt::Unknown(why) => Err(why.clone()),
     }
@@ -330,8 +330,8 @@ fn record(
     if !prepared.digests.new.is_empty() {
         writer.remember_files(&prepared.digests.new)?;
     }
-    if let Some(Noted { facts, files }) = noted {
-        writer.keep_inputs(&key::inputs_key(&prepared.action), recorded.id, &kept_set::encode(facts))?;
+    if let Some(Noted { set, files }) = noted {
+        writer.keep_inputs(&key::inputs_key(&prepared.action), recorded.id, set)?;
         if !files.is_empty() {
             writer.remember_files(files)?;
         }

@@ -9,12 +9,11 @@ use crate::model::policy::{Clock, TREE_MARGIN};
 use crate::pipeline::comparing::{self, Compared};
 use crate::pipeline::contents::Contents;
 use crate::pipeline::groups::InputGroups;
-use crate::pipeline::inputs::Fact;
+use crate::pipeline::inputs;
 use crate::pipeline::kept_set::{self, KeptSet};
 use crate::pipeline::{PipelineError, Prepared};
 use crate::store::{FileStamp, Reader, Record, Store, StoreError, StorePaths};
 use crate::tree::Walker;
-use std::collections::BTreeSet;
 
 /// What the kept sets of observed inputs come to.
 pub(super) enum Standing {
@@ -30,7 +29,7 @@ pub(super) enum Standing {
 pub(super) struct Renewal {
     /// The record whose set it is.
     id: i64,
-    facts: BTreeSet<Fact>,
+    set: Vec<u8>,
     files: Vec<(FileStamp, Digest)>,
 }
 
@@ -39,7 +38,7 @@ impl Renewal {
     pub(super) fn keep(&self, prepared: &Prepared, paths: &StorePaths) -> Result<(), StoreError> {
         let mut writer = Store::open_writer(paths)?;
         writer.remember_files(&self.files)?;
-        writer.keep_inputs(&key::inputs_key(&prepared.action), self.id, &kept_set::encode(&self.facts))
+        writer.keep_inputs(&key::inputs_key(&prepared.action), self.id, &self.set)
     }
 }
 
@@ -79,7 +78,8 @@ pub(super) fn standing(
         match refusal(prepared, &record) {
             None => {
                 let files = std::mem::take(&mut contents.new);
-                let renewal = anew.map(|facts| Renewal { id, facts, files });
+                let set = anew.map(|facts| inputs::kept(&facts, &prepared.snapshot)).transpose()?;
+                let renewal = set.map(|set| Renewal { id, set, files });
                 return Ok((Standing::Answers(Box::new(record), renewal), damage));
             }
             Some(why) => first = first.or(Some(format!("record {id} has the same inputs, but {why}"))),
