@@ -53,6 +53,38 @@ fn what_was_not_looked_at_may_change_and_what_was_may_not() {
 }
 
 #[test]
+fn each_of_many_files_counts_and_those_beside_them_do_not() {
+    let env = Env::new();
+    // More in each folder than are compared in one go (64), and folders within folders.
+    let folders = ["", "a/", "a/b/", "a/b/c/d/", "e/"];
+    let name = |folder: &str, file: usize| format!("{folder}f{file:02}");
+    let mut names = String::new();
+    for folder in folders {
+        for file in 0..70 {
+            env.write(&name(folder, file), "1");
+            names.extend([name(folder, file), "\n".to_owned()]);
+        }
+        env.write(&format!("{folder}beside"), "1");
+    }
+    env.write("names", names).commit();
+    let script = "xargs cat <names >/dev/null";
+    runs(&env.sh(script));
+    for folder in folders {
+        // The folder is another from now on, and what was read in it is not.
+        env.write(&format!("{folder}beside"), "2");
+        hits_by_inputs(&env.sh(script));
+        for file in [0, 63, 64, 69] {
+            let name = name(folder, file);
+            env.write(&name, "2");
+            let why = env.checkrun(&["explain", "--", "sh", "-c", script]).expect(0).out();
+            assert!(why.contains(&format!("`{name}` was read and is another")), "{why}");
+            env.write(&name, "1");
+        }
+        hits_by_inputs(&env.sh(script));
+    }
+}
+
+#[test]
 fn guard_exact_turns_it_off() {
     let env = Env::new();
     env.write("a", "1").write("b", "1").commit();
