@@ -205,7 +205,7 @@ pub(super) fn children(
 pub(super) fn each_child(
     bytes: &[u8],
     hash: gix::hash::Kind,
-    tell: &mut dyn FnMut(&[u8], EntryKind, &[u8]),
+    tell: &mut impl FnMut(&[u8], EntryKind, &[u8]),
 ) -> Result<(), TreeError> {
     for item in TreeRefIter::from_bytes(bytes, hash) {
         let item = item.map_err(|error| TreeError::Damaged {
