@@ -113,7 +113,7 @@ impl<'a> Bearings<'a> {
 
     /// Takes a check's view of the store for the next one, unless it ran: then the store has changed.
     pub fn take_back(&mut self, prepared: Prepared, cache: CacheUse) {
-        self.reader = prepared.digests.into_reader().filter(|_| cache == CacheUse::Hit);
+        self.reader = prepared.digests.reader.filter(|_| cache == CacheUse::Hit);
     }
 
     /// The runner for a command.
@@ -160,8 +160,7 @@ impl<'a> Bearings<'a> {
                 && known.rust == rust
         });
         if let Some(known) = known {
-            let mut digests = view(&mut self.reader, self.around);
-            digests.new.clone_from(&known.new);
+            let digests = KnownDigests { new: known.new.clone(), ..view(&mut self.reader, self.around) };
             return Ok((known.resolved.clone(), digests));
         }
         let mut digests = view(&mut self.reader, self.around);
@@ -201,7 +200,7 @@ impl<'a> Bearings<'a> {
 /// The view of the store that an earlier look-up had, else a new one.
 fn view(reader: &mut Option<Reader>, around: &Surroundings) -> KnownDigests {
     match reader.take() {
-        Some(reader) => KnownDigests::over(&around.store, reader),
+        Some(reader) => KnownDigests { reader: Some(reader), new: Vec::new() },
         None => KnownDigests::new(&around.store),
     }
 }

@@ -251,7 +251,7 @@ pub fn answer(
     });
     let found = match caching {
         Caching::Off => Found::default(),
-        _ => match prepared.digests.reader() {
+        _ => match &prepared.digests.reader {
             Some(reader) => found_by(reader, prepared, &Found::default(), sink),
             // There is no store yet, or something is wrong with it, which is told now.
             None => look_up(prepared, around, &Found::default(), sink)?,
@@ -353,7 +353,7 @@ pub fn judge(found: &Found, caching: Caching, prepared: &Prepared) -> Lookup {
 /// Why nothing answers, told from all that is on record: a look-up goes past runs that ended without a verdict.
 #[must_use]
 pub fn with_history(reason: MissReason, prepared: &Prepared) -> MissReason {
-    let (MissReason::NeverRun, Some(reader)) = (&reason, prepared.digests.reader()) else { return reason };
+    let (MissReason::NeverRun, Some(reader)) = (&reason, &prepared.digests.reader) else { return reason };
     let newest = reader
         .by_key(&prepared.keyed.key.to_string())
         .ok()
@@ -370,7 +370,7 @@ fn by_inputs(
     around: &Surroundings,
     sink: &mut dyn Sink,
 ) -> Result<Option<Answered>, PipelineError> {
-    let Some(reader) = prepared.digests.reader() else { return Ok(None) };
+    let Some(reader) = &prepared.digests.reader else { return Ok(None) };
     let (found, damage) = standing(prepared, reader)?;
     for damage in &damage {
         sink.event(Event::Warning(damage));

@@ -118,7 +118,7 @@ pub struct Origin {
 impl Prepared {
     /// Lets go of the records: a connection to a database must not be carried over a fork (sqlite.org/howtocorrupt.html).
     pub fn close_store(&mut self) {
-        self.digests.close();
+        self.digests.reader = None;
     }
 
     /// Says so where a run was on another tree than is asked about: under guard `touches` the rest of it may differ.

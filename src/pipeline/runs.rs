@@ -302,7 +302,7 @@ fn observed(
             if plan.git == GitView::Synthetic && facts.iter().any(of_git) {
                 facts.insert(inputs::all_of(&prepared.snapshot));
             }
-            let mut contents = Contents::new(prepared.digests.reader(), room_for_reading(seen.secs));
+            let mut contents = Contents::new(prepared.digests.reader.as_ref(), room_for_reading(seen.secs));
             let facts = with_contents(facts, &mut contents);
             let set = inputs::kept(&facts, &prepared.snapshot).map_err(|error| error.to_string())?;
             Ok(Noted { set, files: contents.new })

@@ -135,7 +135,7 @@ pub fn inputs_that_hold(
 /// # Errors
 /// A tree object cannot be read.
 pub fn inputs_differ(prepared: &Prepared) -> Result<Option<Result<i64, String>>, PipelineError> {
-    let Some(reader) = prepared.digests.reader() else { return Ok(None) };
+    let Some(reader) = &prepared.digests.reader else { return Ok(None) };
     Ok(match standing(prepared, reader)?.0 {
         Standing::Unknown => None,
         Standing::Answers(record, _) => Some(Ok(record.id)),
