@@ -92,6 +92,21 @@ pub(super) fn clock_start(text: &str) -> Result<ClockStart, String> {
     }
 }
 
+/// A whole number from 1 to `MOST`.
+pub(super) fn count<const MOST: u64>(text: &str) -> Result<u64, String> {
+    let accepted = if MOST == u64::MAX { "1 or more".to_owned() } else { format!("from 1 to {MOST}") };
+    text.parse()
+        .ok()
+        .filter(|number| (1..=MOST).contains(number))
+        .ok_or_else(|| format!("`{text}` is not a whole number, {accepted}"))
+}
+
+/// A whole number from 1 to `MOST`, where that is small.
+pub(super) fn small_count<const MOST: u16>(text: &str) -> Result<u16, String> {
+    let number = text.parse().ok().filter(|number| (1..=MOST).contains(number));
+    number.ok_or_else(|| format!("`{text}` is not a whole number, from 1 to {MOST}"))
+}
+
 /// A size that is not zero.
 pub(super) fn size(text: &str) -> Result<Bytes, String> {
     match Bytes::parse(text)? {

@@ -8,6 +8,7 @@ mod flake;
 mod help;
 mod ledger;
 mod man;
+mod mistakes;
 mod prepare;
 mod process;
 mod request;
@@ -27,7 +28,6 @@ pub use request::{
 };
 pub use words::{Split, split};
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{FromArgMatches, Parser};
 use std::ffi::OsString;
 
@@ -50,16 +50,26 @@ pub struct Exit {
 /// # Errors
 /// Help or a version was asked for, or the words make no request.
 pub fn parse(args: impl Iterator<Item = OsString>) -> Result<Invocation, Exit> {
-    let args: Vec<OsString> = args.collect();
+    let args = help_asked_by_word(args.collect());
     if let Ok(plain) = arguments::Plain::try_parse_from(&args) {
         return request::invocation(plain.into());
     }
-    let matches = help::brief().try_get_matches_from(args).map_err(|error| exit(&error))?;
-    let cli = arguments::Cli::from_arg_matches(&matches).map_err(|error| exit(&error))?;
+    let matches = help::brief().try_get_matches_from(&args).map_err(|error| mistakes::exit(error, &args))?;
+    let cli = arguments::Cli::from_arg_matches(&matches).map_err(|error| mistakes::exit(error, &args))?;
     if let Some((name, _)) = matches.subcommand() {
         refuse_stray_options(&matches, name)?;
     }
     request::invocation(cli)
+}
+
+/// `checkrun help` and `checkrun help COMMAND` are what other programs have, so they are `--help` here.
+fn help_asked_by_word(mut args: Vec<OsString>) -> Vec<OsString> {
+    let is_word = |arg: &OsString| !arg.as_encoded_bytes().starts_with(b"-");
+    if args.get(1).is_some_and(|arg| arg == "help") && args.len() <= 4 && args.iter().skip(2).all(is_word) {
+        args.remove(1);
+        args.push("--help".into());
+    }
+    args
 }
 
 /// Options of a run have no effect before the word of another command, so they are refused there.
@@ -92,36 +102,6 @@ fn refuse_stray_options(matches: &clap::ArgMatches, command: &str) -> Result<(),
 fn usage(text: &str, hint: Option<&str>) -> Exit {
     let hint = hint.map_or_else(String::new, |hint| format!("\nhint: {hint}\n"));
     Exit { status: UNDECIDED, text: format!("checkrun: error: {text}\n{hint}"), to_stdout: false }
-}
-
-fn exit(error: &clap::Error) -> Exit {
-    let text = error.render().to_string();
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit { status: 0, text, to_stdout: true },
-        kind => {
-            let text = format!("checkrun: {text}");
-            // The most common slip: a command without the `--` that sets it apart.
-            let hint = match kind {
-                ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand => {
-                    let meant = match error.get(ContextKind::InvalidArg) {
-                        Some(ContextValue::String(word)) => help::nearest_command(word),
-                        _ => None,
-                    };
-                    match meant {
-                        Some(meant) => format!(
-                            "\nhint: there is a command `checkrun {meant}`; a command to check stands after `--`\n"
-                        ),
-                        None => {
-                            "\nhint: the command to check stands after `--`: `checkrun -- go test ./...`\n"
-                                .to_owned()
-                        }
-                    }
-                }
-                _ => String::new(),
-            };
-            Exit { status: UNDECIDED, text: format!("{text}{hint}"), to_stdout: false }
-        }
-    }
 }
 
 /// The completion script for a shell.

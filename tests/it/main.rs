@@ -102,6 +102,8 @@ mod reconcile_input;
 mod records;
 /// What harnesses read is as its schemas say.
 mod schemas;
+/// What people do wrong in their first hour.
+mod slips;
 /// A run of twelve steps, killed wherever it can be.
 mod story;
 /// The same, killed before each single change that a command makes.
