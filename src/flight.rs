@@ -30,7 +30,7 @@ const RETRIES: u32 = 1000;
 #[non_exhaustive]
 pub enum FlightError {
     /// The folder or a file in it cannot be made or opened.
-    #[error("cannot use the lock file {path}: {source}")]
+    #[error("cannot use the cache's locks in {path}: {source}")]
     File {
         /// The file or folder.
         path: PathBuf,
@@ -58,6 +58,17 @@ impl FlightError {
         match self {
             Self::File { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
                 Some("make room on that file system, or run with `--no-cache`".to_owned())
+            }
+            Self::File { source, .. }
+                if matches!(
+                    source.kind(),
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+                ) =>
+            {
+                Some(
+                    "set CHECKRUN_CACHE_DIR to a folder of your own that you may write to, or run with `--no-cache`"
+                        .to_owned(),
+                )
             }
             Self::File { .. } | Self::LocksDoNotWork { .. } => Some(
                 "set CHECKRUN_CACHE_DIR to a folder on a local file system, or run with `--no-cache`"

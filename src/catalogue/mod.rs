@@ -132,7 +132,18 @@ impl CatalogueError {
                 "it adds to the hosts that a policy with `mode = \"hosts\"` names, such as `prepare`"
                     .to_owned(),
             ),
-            Self::Document { .. } | Self::Unreadable { .. } => None,
+            Self::Unreadable { source, .. } => match source.kind() {
+                io::ErrorKind::PermissionDenied => Some(
+                    "what is yours is looked for below HOME, or XDG_CONFIG_HOME: is it the home of whoever runs this?"
+                        .to_owned(),
+                ),
+                io::ErrorKind::NotFound => Some(
+                    "a word with a slash or a dot in it is a file; `checkrun policies` shows what is known by its name"
+                        .to_owned(),
+                ),
+                _ => None,
+            },
+            Self::Document { .. } => None,
         }
     }
 }

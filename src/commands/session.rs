@@ -54,7 +54,8 @@ impl Session {
             }
         };
         if !start.is_dir() {
-            let failure = Failure::new(format!("`-C {}`: no such folder", start.display()), None);
+            let hint = Some("`-C` takes a folder, and all other names count from there");
+            let failure = Failure::new(format!("`-C {}`: no such folder", start.display()), hint);
             return Err((Box::new(reporter), failure));
         }
         match around() {
@@ -94,14 +95,15 @@ fn around() -> Result<Surroundings, Failure> {
     let below_home = |path: &str| home.as_ref().map(|home| home.join(path));
     let own = variable(CACHE_DIR).map(PathBuf::from);
     if own.as_ref().is_some_and(|own| own.is_relative()) {
-        return Err(Failure::new(format!("{CACHE_DIR} must be an absolute path"), None));
+        let hint = format!("`{CACHE_DIR}=\"$PWD/…\"` makes one of it");
+        return Err(Failure::new(format!("{CACHE_DIR} must be an absolute path"), Some(&hint)));
     }
     let cache = own
         .or_else(|| folder("XDG_CACHE_HOME").map(|cache| cache.join("checkrun")))
         .or_else(|| below_home(".cache/checkrun"))
         .ok_or_else(|| {
             Failure::new(
-                "no folder to keep results in: HOME is not set",
+                "no folder to keep results in: HOME is not set to an absolute path",
                 Some("set HOME or CHECKRUN_CACHE_DIR"),
             )
         })?;

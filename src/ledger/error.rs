@@ -65,6 +65,9 @@ impl LedgerError {
             }
             Self::TooLarge { .. } => "name the ledger itself; a whole transcript is none",
             Self::Held { .. } => "wait for it to end; one writer at a time keeps both records whole",
+            Self::File { what: "read", source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                "a ledger is a JSON file with a list of `steps`; without one, `reconcile --from-history HEAD` goes by commits"
+            }
             Self::File { .. } | Self::UnknownStep { .. } => return None,
         };
         Some(hint.to_owned())

@@ -129,7 +129,9 @@ impl StoreError {
             }
             Self::File { source, .. } if is_full(source) => Some("make room on that file system".to_owned()),
             Self::File { .. } | Self::NoAccess { .. } => {
-                Some(format!("make it readable and writable for you, {elsewhere}, or run with `--no-cache`"))
+                Some(format!(
+                    "make it readable and writable for you, {elsewhere} (and XDG_STATE_HOME for the secret), or run with `--no-cache`"
+                ))
             }
             Self::Secret { .. } => Some(
                 "make it a file of your own with `chmod 600`, or remove it: earlier records then no longer answer"
@@ -140,7 +142,8 @@ impl StoreError {
                 Some("make room on that file system, or run `checkrun gc`".to_owned())
             }
             Self::Ambiguous { .. } => Some("write more digits".to_owned()),
-            Self::Busy { .. } | Self::Sql { .. } | Self::TooLarge { .. } | Self::NotAKey { .. } => None,
+            Self::NotAKey { .. } => Some("`checkrun log` lists keys and numbers".to_owned()),
+            Self::Busy { .. } | Self::Sql { .. } | Self::TooLarge { .. } => None,
         }
     }
 

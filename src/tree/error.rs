@@ -205,6 +205,15 @@ impl TreeError {
                 "pathspecs are relative to the folder that checkrun is started in; `:/` in front starts at the root"
             }
             Self::Index { .. } => "`git reset` writes a new index and leaves the files alone",
+            Self::Io { source, .. } => match source.kind() {
+                io::ErrorKind::PermissionDenied => {
+                    "you have to be allowed to read it: run as its owner, or `chmod` it"
+                }
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                    "relative names count from the folder that checkrun is started in, or from that of `-C`"
+                }
+                _ => return None,
+            },
             _ => return None,
         };
         Some(hint.to_owned())

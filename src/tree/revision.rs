@@ -57,6 +57,12 @@ fn explain_open(start: &Path, error: &gix::Error) -> TreeError {
         )
     });
     if nowhere {
+        // A folder that may not be searched looks like one without a repository.
+        if let Err(error) = std::fs::metadata(start.join(".git/HEAD"))
+            && error.kind() == std::io::ErrorKind::PermissionDenied
+        {
+            return TreeError::io("look for a git repository in", start, error);
+        }
         return TreeError::NotARepository(start.to_owned());
     }
     if let Err(error) = std::fs::read_dir(start) {

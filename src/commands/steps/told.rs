@@ -328,7 +328,8 @@ impl Row<'_> {
 }
 
 fn first(row: &Row<'_>, text: &mut String) {
-    let _ = writeln!(text, "\nfirst step that is not certified: {} {}", row.id, plain(row.title));
+    let named = format!("{} {}", row.id, plain(row.title));
+    let _ = writeln!(text, "\nfirst step that is not certified: {}", named.trim_end());
     if let Some(reason) = &row.reason {
         let _ = writeln!(text, "  {}", plain(reason));
     }
