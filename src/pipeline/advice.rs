@@ -6,7 +6,7 @@ use crate::catalogue;
 use crate::model::check::DepsChoice;
 use crate::model::digest::Digest;
 use crate::model::outcome::{Observation, Outcome};
-use crate::model::policy::Network;
+use crate::model::policy::{GitView, Network};
 use crate::pipeline::verdict::Verdict;
 use crate::pipeline::{Prepared, below};
 use std::ffi::OsStr;
@@ -15,6 +15,12 @@ use std::path::Path;
 
 /// Version managers whose shims are links to themselves; those of others lie in a folder `shims`.
 const MANAGERS: [&str; 2] = ["mise", "asdf"];
+
+/// What people start a command with that only a shell knows; of no other word is there a program of this name.
+const SHELL_WORDS: [&str; 9] = ["cd", "export", "source", ".", "set", "alias", "eval", "exec", "ulimit"];
+
+/// What git says where it finds no repository.
+const NO_REPOSITORY: &str = "not a git repository";
 
 /// The reason of a verdict, with what the check may have lacked. `tail` is the end of its output.
 pub(super) fn reason(
@@ -41,6 +47,15 @@ pub(super) fn reason(
         }
         _ => None,
     };
+    let wants_git = verdict.outcome == Outcome::Failed
+        && prepared.action.policy.git == GitView::None
+        && tail.contains(NO_REPOSITORY);
+    let missing = missing.or_else(|| {
+        wants_git.then(|| {
+            "git: a check sees no `.git`; a policy with `view = \"synthetic\"` under `[git]` shows it one that is made of the tree"
+                .to_owned()
+        })
+    });
     let parts: Vec<String> =
         [verdict.reason.clone(), program, reached, missing].into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join("; "))
@@ -64,19 +79,20 @@ fn program(verdict: &Verdict, prepared: &Prepared) -> Option<String> {
     if let Some(shim) = shim(prepared) {
         return Some(shim);
     }
+    if verdict.reason.as_deref().is_some_and(|reason| reason.starts_with("not_executable")) {
+        return not_executable(prepared);
+    }
     // A shell's way to say the same of a command within its string.
     if !not_found && !matches!(verdict.exit, Some(126 | 127)) {
         return None;
     }
     let word = catalogue::first_word(&prepared.action.command.argv);
     let name: String = String::from_utf8_lossy(&word).chars().take(60).collect();
-    let is_absent = prepared
-        .action
-        .runner
-        .identity
-        .iter()
-        .any(|(path, digest)| path.as_os_str().as_bytes() == word && *digest == Digest::of(b"absent"));
+    let is_absent = is_absent(prepared, &word);
     if is_absent {
+        if let Some(meant) = misnamed(&word, &name).filter(|_| not_found) {
+            return Some(meant);
+        }
         let is_prepared = prepared.action.deps.iter().any(|layer| layer.from == DepsChoice::Prepared);
         // A verdict that has a reason already has its word, too.
         let word_of_it = if not_found { "" } else { "missing: " };
@@ -95,11 +111,61 @@ fn program(verdict: &Verdict, prepared: &Prepared) -> Option<String> {
     let is_of_tree = word.contains(&b'/') && !word.starts_with(b"/");
     let plain = word.strip_prefix(b"./").unwrap_or(&word);
     let is_there = !is_of_tree || prepared.snapshot.has_file(&below(&prepared.action.command.cwd, plain));
-    (not_found && is_there).then(|| {
+    if not_found && !is_there {
+        return Some(format!("the tree has no file `{name}`"));
+    }
+    not_found.then(|| {
         format!(
             "`{name}` is there, and what its first line has it started by is not: its environment was moved or removed, or it is a shim of something that is gone; install it again"
         )
     })
+}
+
+/// What was meant by a word that names no program and never will: `name` is the word for people.
+fn misnamed(word: &[u8], name: &str) -> Option<String> {
+    let variable = word.split(|byte| *byte == b'=').next().filter(|variable| variable.len() < word.len());
+    let is_variable =
+        |variable: &[u8]| variable.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    if variable.is_some_and(is_variable) {
+        Some(format!("a variable is passed by `--env '{name}'`"))
+    } else if word.contains(&b' ') {
+        Some(format!("`{name}` was given as one word; give its words apart, or as `-c '{name}'`"))
+    } else if SHELL_WORDS.contains(&name) {
+        Some(format!("`{name}` is a word of the shell: give the whole line as one string, with `-c`"))
+    } else {
+        None
+    }
+}
+
+/// Whether the host was found to have no such program.
+fn is_absent(prepared: &Prepared, word: &[u8]) -> bool {
+    let identity = &prepared.action.runner.identity;
+    identity
+        .iter()
+        .any(|(path, digest)| path.as_os_str().as_bytes() == word && *digest == Digest::of(b"absent"))
+}
+
+/// That the toolchain which a step of `prepare` is for is not there, and how it is to be had.
+pub(super) fn toolchain(prepared: &Prepared) -> Option<String> {
+    let name = prepared.rule.toolchain.program.as_ref()?;
+    let said = format!("missing: `{name}` is not on your PATH");
+    is_absent(prepared, name.as_bytes()).then(|| match install(prepared, name.as_bytes()) {
+        Some(how) => format!("{said}; {how}"),
+        None => said,
+    })
+}
+
+/// That a file of the tree is not executable.
+fn not_executable(prepared: &Prepared) -> Option<String> {
+    let word = prepared.action.command.argv.first()?;
+    let plain = word.strip_prefix(b"./").unwrap_or(word);
+    let path = below(&prepared.action.command.cwd, plain);
+    let is_of_tree = word.contains(&b'/') && !word.starts_with(b"/");
+    if !is_of_tree || !prepared.snapshot.has_file(&path) || prepared.snapshot.has_executable(&path) {
+        return None;
+    }
+    let plain: String = String::from_utf8_lossy(plain).chars().take(200).collect();
+    Some(format!("the tree has `{plain}` as a file that is not executable: `chmod +x {plain}`"))
 }
 
 /// How to install a program, as its runner says it.

@@ -13,6 +13,7 @@ use crate::model::outcome::Outcome;
 use crate::model::policy::{ClockStart, ClockWish};
 use crate::model::runner::{PrepareRule, Runner};
 use crate::model::units::Bytes;
+use crate::pipeline::advice;
 use crate::pipeline::leftovers::sweep;
 use crate::pipeline::packages;
 use crate::pipeline::{Bearings, Caching, PipelineError, Surroundings, Wish, answer, prepare_on};
@@ -128,7 +129,9 @@ fn one(
     let written = packer.failure.map_or_else(|| packer.out.flush(), Err);
     written.map_err(|source| archive.failed(source))?;
     if answered.evidence.outcome != Outcome::Passed {
-        return Ok((FetchedHow::Failed(Box::new(answered.evidence)), reached));
+        let mut evidence = Box::new(answered.evidence);
+        evidence.reason = evidence.reason.or_else(|| advice::toolchain(&prepared));
+        return Ok((FetchedHow::Failed(evidence), reached));
     }
     let places = [(TREE_PLACE, "tree"), (HOME_PLACE, "home")];
     let (digest, _) = stage::layer_of_archive(&archive.path, &places, &options)?;

@@ -280,6 +280,11 @@ impl Snapshot {
         self.find(path).is_ok_and(|found| found.is_some_and(|(kind, _)| is_file(kind)))
     }
 
+    /// Whether `path` is a file of the tree that may be executed.
+    pub(crate) fn has_executable(&self, path: &[u8]) -> bool {
+        self.find(path).is_ok_and(|found| found.is_some_and(|(kind, _)| kind == EntryKind::Executable))
+    }
+
     /// Reads the file at `path`, of at most `max` bytes; `None` if nothing is there.
     ///
     /// # Errors
