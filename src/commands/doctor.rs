@@ -49,7 +49,7 @@ pub(super) fn doctor(session: &mut Session) -> Result<u8, Failure> {
         Some(Err(_)) => true,
         None => false,
     };
-    let status = u8::from(level.is_none() || wrong(&isolation) || wrong(&clock));
+    let status = u8::from(level != Some(Level::Full) || wrong(&isolation) || wrong(&clock));
     if session.reporter.is_json() {
         let told =
             |trial: Trial| trial.map(|trial| trial.unwrap_or_else(|why| [("error".to_owned(), why)].into()));
@@ -167,7 +167,7 @@ fn remedies(found: &Abilities) -> Vec<String> {
         }
         let line = match quoted.strip_prefix("sysctl ") {
             Some(setting) => format!("sudo sysctl -w {setting}"),
-            None if quoted.starts_with("systemd-run ") => quoted.to_owned(),
+            None if quoted.starts_with("systemd-") => quoted.to_owned(),
             None => continue,
         };
         if !lines.contains(&line) {

@@ -73,6 +73,11 @@ fn run_in(
     let mut output = Collector::default();
     let (_, answered) = pipeline::check(&wish, Caching::Off, &session.around, None, &mut output)
         .map_err(|error| error.to_string())?;
+    let has_no_shell =
+        answered.evidence.reason.as_deref().is_some_and(|reason| reason.starts_with("not_found"));
+    if answered.evidence.outcome == Outcome::NotStarted && has_no_shell {
+        return Err("not tried: it takes a shell, and there is no `sh` here".to_owned());
+    }
     if answered.evidence.outcome != Outcome::Passed {
         let said = String::from_utf8_lossy(&output.stderr);
         let last = said.lines().last().map_or_else(String::new, |line| format!(": {line}"));

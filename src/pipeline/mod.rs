@@ -189,7 +189,7 @@ impl PipelineError {
             Self::Stage(error) => error.hint(),
             Self::Store(error) => error.hint(),
             Self::Flight(error) => error.hint(),
-            Self::NotVisible { .. } => Some("mark it `optional = true` in the policy, or install what it holds".to_owned()),
+            Self::NotVisible { .. } => Some("mark it `optional = true` in the policy, install what it holds, or make it as an empty folder".to_owned()),
             Self::CwdMissing { .. } | Self::CwdOutside { .. } => {
                 Some("`git ls-tree -d --name-only -r REV` lists the folders of a tree".to_owned())
             }

@@ -328,12 +328,29 @@ fn why_no_namespaces(failure: &Failure, user: HostUser) -> String {
             "refused ({error}), most likely by the container's seccomp profile; in Docker: `--security-opt seccomp=unconfined`"
         );
     }
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    if failure.errno == libc::EPERM && is_chroot(&mounts) {
+        return "this is a chroot, from which nobody can make a user namespace (user_namespaces(7)); enter the folder as a machine of its own: `systemd-nspawn -D FOLDER`".to_owned();
+    }
     format!("failed to {}: {error}", failure.step)
+}
+
+/// Whether the root is a folder that nothing is mounted on, by the mounts that are seen from it (proc_pid_mountinfo(5)).
+fn is_chroot(mounts: &str) -> bool {
+    !mounts.is_empty() && !mounts.lines().any(|line| line.split(' ').nth(4) == Some("/"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_chroot_is_known_by_the_lack_of_a_mount_on_its_root() {
+        let proc = "30 23 0:26 / /proc rw,relatime - proc proc rw\n";
+        assert!(is_chroot(proc));
+        assert!(!is_chroot(&format!("{proc}23 1 254:0 / / rw,relatime - ext4 /dev/root rw\n")));
+        assert!(!is_chroot(""));
+    }
 
     #[test]
     fn the_host_user_is_never_root() {

@@ -19,7 +19,7 @@ fn in_a_container_the_full_level_is_refused_with_the_cause_and_the_other_works()
         let result = worse(&env, &container_filter(), &args).expect(2).json();
         assert_eq!((&result["sandbox"]["level"], &result["outcome"]), (&"landlock".into(), &"failed".into()));
         assert!(result["tail"].as_str().expect("text").starts_with("told\n"), "{result}");
-        let doctor = worse(&env, &container_filter(), &["doctor"]);
+        let doctor = worse(&env, &container_filter(), &["doctor"]).expect(1);
         let told = doctor.out().split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(told.contains("seccomp profile"), "{told}");
         // What a person gets is on one screen, with the line that mends it, and what there is was tried.
