@@ -52,19 +52,18 @@ fn drop_misleading_tips(error: &mut clap::Error) {
 
 /// What `word`, which has no place where it stands, was most likely meant for.
 fn hint(word: &str, args: &[OsString], has_tip: bool) -> Option<String> {
+    let owners = owners(word);
+    if !owners.is_empty() {
+        return Some(format!("it is an option of {}", owners.join(", ")));
+    }
     if let Some(meant) = help::nearest_command(word) {
         return Some(format!("there is a command `checkrun {meant}`; a command to check stands after `--`"));
     }
     if word.starts_with('-') {
-        let owners = owners(word);
-        return match (owners.is_empty(), has_tip) {
-            (false, _) => Some(format!("it is an option of {}", owners.join(", "))),
-            (true, true) => None,
-            (true, false) => Some(
-                "`checkrun run --help` lists the options of a check; those of its command stand behind it, after `--`"
-                    .to_owned(),
-            ),
-        };
+        return (!has_tip).then(|| {
+            "`checkrun run --help` lists the options of a check; those of its command stand behind it, after `--`"
+                .to_owned()
+        });
     }
     if let Some(command) = command_without_words(args) {
         return Some(format!("`checkrun {command} --help` shows what it takes"));
