@@ -14,6 +14,9 @@ use std::path::{Path, PathBuf};
 /// Layout of the kept answer and of what it is kept under. It goes up with every change of `Abilities`.
 const PROBE_VERSION: &str = "6";
 
+/// `STATX_MNT_ID_UNIQUE` (statx(2), linux/stat.h).
+const UNIQUE_MOUNT: rustix::fs::StatxFlags = rustix::fs::StatxFlags::from_bits_retain(0x4000);
+
 /// This machine, as this process sees it.
 #[derive(Debug)]
 pub(crate) struct Machine {
@@ -51,7 +54,18 @@ impl Machine {
     }
 }
 
+/// Kept answers at most: containers that are gone have left one each.
+const KEPT_MOST: usize = 100;
+
 fn keep(folder: &Path, path: &Path, found: &Abilities) {
+    let kept: Vec<PathBuf> = fs::read_dir(folder).map_or_else(
+        |_| Vec::new(),
+        |entries| entries.filter_map(Result::ok).map(|entry| entry.path()).collect(),
+    );
+    if kept.len() >= KEPT_MOST {
+        // Whoever misses one tries anew.
+        kept.iter().for_each(|old| drop(fs::remove_file(old)));
+    }
     let temporary = path.with_extension(std::process::id().to_string());
     let kept = serde_json::to_vec(found)
         .map_err(std::io::Error::from)
@@ -62,8 +76,8 @@ fn keep(folder: &Path, path: &Path, found: &Abilities) {
     }
 }
 
-/// Changes with everything that changes what can be had: the boot, the user, the namespaces we are in, our control
-/// group, our own filter, and the program.
+/// Changes with everything that changes what can be had: the boot, the user, the namespaces and the root that we are in,
+/// our control group, our own filter, and the program.
 fn fingerprint() -> Digest {
     let mut hasher = blake3::Hasher::new();
     hasher.update(PROBE_VERSION.as_bytes());
@@ -76,6 +90,11 @@ fn fingerprint() -> Digest {
         if let Ok(name) = fs::read_link(format!("/proc/self/ns/{namespace}")) {
             hasher.update(name.as_os_str().as_encoded_bytes());
         }
+    }
+    // Another mount namespace may have the number of one that is gone, and then other things can be had. Since Linux 6.8 a
+    // mount has a number that is never given again.
+    if let Ok(root) = rustix::fs::statx(rustix::fs::CWD, "/", rustix::fs::AtFlags::empty(), UNIQUE_MOUNT) {
+        hasher.update(&root.stx_mnt_id.to_le_bytes());
     }
     hasher.update(&read_small("/proc/self/cgroup"));
     hasher.update(&[u8::from(rustix::thread::no_new_privs().unwrap_or(true))]);
