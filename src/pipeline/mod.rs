@@ -279,7 +279,7 @@ pub fn answer(
     }
     let interrupts = watch_signals(around)?;
     let ground = Ground::usual(around, caching)?;
-    let means = Means { caching, around, ground: &ground, interrupts: &interrupts };
+    let means = Means { caching, around, ground: &ground, interrupts: &interrupts, again: false };
     let answered = match join_or_run(prepared, &found, means, log.clone(), sink) {
         Err(error) if Ground::is_to_blame(&error, caching) => {
             // Said once: the look-up may have met the same.

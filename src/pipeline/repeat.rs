@@ -148,16 +148,22 @@ pub fn repeat(
 
 /// The life of a worker: a line names a check, it is run, a line says what came of it.
 fn serve(variants: &[&Prepared], around: &Surroundings, interrupts: &Interrupts, socket: &UnixStream) {
+    // What a check depends on is kept once: the runs are of one key.
+    let mut noted = vec![false; variants.len()];
     for line in BufReader::new(socket).lines() {
         let task = line.ok().and_then(|line| line.parse::<usize>().ok());
-        let Some(prepared) = task.and_then(|number| variants.get(number)) else { return };
+        let known = task.and_then(|number| variants.get(number).zip(noted.get_mut(number)));
+        let Some((prepared, noted)) = known else { return };
         let mut listener = Listener::default();
-        let said = match run(prepared, around, interrupts, &mut listener) {
-            Ok(evidence) => Said::Ran {
-                evidence: Box::new(evidence),
-                cases: listener.results.finish(),
-                warnings: listener.warnings,
-            },
+        let said = match run(prepared, around, (interrupts, *noted), &mut listener) {
+            Ok(evidence) => {
+                *noted |= evidence.outcome.is_answer() && evidence.unobserved.is_none();
+                Said::Ran {
+                    evidence: Box::new(evidence),
+                    cases: listener.results.finish(),
+                    warnings: listener.warnings,
+                }
+            }
             Err(error) => Said::Failed { text: error.to_string(), hint: error.hint() },
         };
         // Text keys and finite numbers only, so this cannot fail.
@@ -174,12 +180,12 @@ fn serve(variants: &[&Prepared], around: &Surroundings, interrupts: &Interrupts,
 fn run(
     prepared: &Prepared,
     around: &Surroundings,
-    interrupts: &Interrupts,
+    (interrupts, again): (&Interrupts, bool),
     sink: &mut Listener,
 ) -> Result<Evidence, PipelineError> {
     let (caching, log) = (Caching::Refresh, None::<PathBuf>);
     let ground = Ground::usual(around, caching)?;
-    let means = Means { caching, around, ground: &ground, interrupts };
+    let means = Means { caching, around, ground: &ground, interrupts, again };
     let answered = match runs::run(prepared, means, log.clone(), sink) {
         Err(error) if Ground::is_to_blame(&error, caching) => {
             sink.event(Event::Warning(&format!("the result is not recorded: {error}")));

@@ -44,6 +44,9 @@ pub(super) struct Means<'a> {
     pub(super) around: &'a Surroundings,
     pub(super) ground: &'a Ground,
     pub(super) interrupts: &'a Interrupts,
+    /// Whether this process ran the check before and noted what it depends on: then that is not noted again, and the store
+    /// is not tried beforehand. It is watched all the same, since watching takes time and runs are to be alike.
+    pub(super) again: bool,
 }
 
 /// Runs a prepared check and records it.
@@ -53,11 +56,11 @@ pub(super) fn run(
     log: Option<PathBuf>,
     sink: &mut dyn Sink,
 ) -> Result<Answered, PipelineError> {
-    let Means { caching, around, ground, interrupts } = means;
+    let Means { caching, around, ground, interrupts, again } = means;
     let copy = LogCopy::create(log)?;
     let stores = caching != Caching::Off && ground.is_cache();
     // Opened before the run: a cache that cannot be used is told at once, and not after an hour's work.
-    if stores {
+    if stores && !again {
         drop(Store::open_writer(&around.store)?);
     }
     let (tree, _in_use) = lay_out(prepared, ground, sink)?;
@@ -101,7 +104,7 @@ pub(super) fn run(
     if !stores {
         return Ok(answered(evidence, caching, Tally::default()));
     }
-    let noted = observed(prepared, &plan, (&seen, since), &evidence);
+    let noted = (!again).then(|| observed(prepared, &plan, (&seen, since), &evidence)).transpose();
     let unobserved = noted.as_ref().err().filter(|_| plan.observe && evidence.outcome.is_answer());
     // Paths can be long, and a record has room for little.
     let unobserved = unobserved.map(|why| why.chars().take(160).collect());
@@ -111,7 +114,7 @@ pub(super) fn run(
         for damage in writer.damage() {
             sink.event(Event::Warning(damage));
         }
-        record(&mut writer, prepared, &evidence, at, noted.as_ref().ok())
+        record(&mut writer, prepared, &evidence, at, noted.as_ref().ok().and_then(Option::as_ref))
     });
     Ok(match stored {
         Ok((evidence, tally)) => {

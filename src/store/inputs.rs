@@ -11,7 +11,8 @@ const SETS: i64 = 32;
 const SET_BYTES: usize = 16 << 20;
 
 impl Writer {
-    /// Keeps the inputs of the execution `id` under `name`.
+    /// Keeps the inputs of the execution `id` under `name`, in the place of those of earlier executions of its key: a check
+    /// that is run many times on one tree is not to crowd out what is known of it on others.
     ///
     /// # Errors
     /// As [`Writer::record`].
@@ -24,6 +25,11 @@ impl Writer {
             transaction.execute(
                 "INSERT OR REPLACE INTO input_sets (id, name, bytes, tag) VALUES (?1, ?2, ?3, ?4)",
                 params![id, name.0, bytes, row::tag_inputs(secret, id, name, bytes)],
+            )?;
+            transaction.execute(
+                "DELETE FROM input_sets WHERE name = ?1 AND id < ?2 AND id IN
+                 (SELECT id FROM executions WHERE key = (SELECT key FROM executions WHERE id = ?2))",
+                params![name.0, id],
             )?;
             transaction.execute(
                 "DELETE FROM input_sets WHERE name = ?1 AND id NOT IN

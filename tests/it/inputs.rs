@@ -225,3 +225,22 @@ fn inputs_are_listed_by_record_and_by_command() {
     assert_eq!(json["tree"]["read"], serde_json::json!(["a"]));
     assert_eq!(json["scope"], serde_json::json!(["a", "d"]));
 }
+
+/// The store keeps 32 sets of one command; many runs on one tree are one of them.
+#[test]
+fn a_session_on_one_tree_does_not_crowd_out_what_is_known_of_others() {
+    let env = Env::new();
+    let ask = || env.checkrun(&["--format", "json", "--", "cat", "a"]);
+    env.write("a", "first");
+    ask().expect(0);
+    env.write("a", "second");
+    let runs = ["flake", "--format", "json", "--runs", "40", "--jobs", "2", "--", "cat", "a"];
+    env.checkrun(&runs).expect(0);
+    for _ in 0..2 {
+        env.checkrun(&["--refresh", "--", "cat", "a"]).expect(0);
+    }
+    env.write("a", "first").write("beside", "");
+    hits_by_inputs(&ask());
+    env.write("a", "second");
+    hits_by_inputs(&ask());
+}
