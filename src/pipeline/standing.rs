@@ -12,33 +12,41 @@ use crate::pipeline::groups::InputGroups;
 use crate::pipeline::inputs;
 use crate::pipeline::kept_set::{self, KeptSet};
 use crate::pipeline::{PipelineError, Prepared};
-use crate::store::{FileStamp, Reader, Record, Store, StoreError, StorePaths};
+use crate::store::{FileStamp, KeptInputs, Reader, Record, Store, StoreError, StorePaths};
 use crate::tree::Walker;
 
 /// What the kept sets of observed inputs come to.
 pub(super) enum Standing {
     /// There is none for this command.
     Unknown,
-    /// This record answers; its set anew, where files of the host are others with the same content.
+    /// This record answers; and what is to be kept, where files of the host are others with the same content or many sets are
+    /// newer.
     Answers(Box<Record>, Option<Renewal>),
     /// None answers; why the newest does not.
     Refused(String),
 }
 
-/// What is to be kept of a comparison, so that content need not be read again.
+/// So many sets of a command may be newer than one that is of use before that is noted: a usual hit writes nothing.
+const UNNOTED: usize = 16;
+
+/// What is to be kept of a comparison.
 pub(super) struct Renewal {
     /// The record whose set it is.
     id: i64,
-    set: Vec<u8>,
+    /// The set anew; `None` where it is only noted that it is of use.
+    set: Option<Vec<u8>>,
+    /// What was read for it, so that it need not be read again.
     files: Vec<(FileStamp, Digest)>,
 }
 
 impl Renewal {
     /// Keeps it. Where that fails, content is read once more next time.
     pub(super) fn keep(&self, prepared: &Prepared, paths: &StorePaths) -> Result<(), StoreError> {
+        let name = key::inputs_key(&prepared.action);
         let mut writer = Store::open_writer(paths)?;
+        let Some(set) = &self.set else { return writer.use_inputs(&name, self.id) };
         writer.remember_files(&self.files)?;
-        writer.keep_inputs(&key::inputs_key(&prepared.action), self.id, &self.set)
+        writer.keep_inputs(&name, self.id, set)
     }
 }
 
@@ -62,7 +70,9 @@ pub(super) fn standing(
     let mut walker = Walker::new(&prepared.snapshot);
     let mut contents = Contents::new(Some(reader), u64::MAX);
     let mut first = None;
-    for (id, bytes) in kept_inputs(prepared, reader) {
+    let mut newest = None;
+    for (rank, KeptInputs { id, used, bytes }) in kept_inputs(prepared, reader).enumerate() {
+        let newest = *newest.get_or_insert(id);
         let Some(set) = KeptSet::read(&bytes) else { continue };
         let anew = match comparing::compare(&set, &mut walker, &mut contents, newest_shown(prepared))? {
             Compared::Differs(difference) => {
@@ -79,7 +89,8 @@ pub(super) fn standing(
             None => {
                 let files = std::mem::take(&mut contents.new);
                 let set = anew.map(|facts| inputs::kept(&facts, &prepared.snapshot)).transpose()?;
-                let renewal = set.map(|set| Renewal { id, set, files });
+                let is_due = set.is_some() || (rank >= UNNOTED && used < newest);
+                let renewal = is_due.then_some(Renewal { id, set, files });
                 return Ok((Standing::Answers(Box::new(record), renewal), damage));
             }
             Some(why) => first = first.or(Some(format!("record {id} has the same inputs, but {why}"))),
@@ -102,9 +113,9 @@ fn refusal(prepared: &Prepared, record: &Record) -> Option<String> {
 }
 
 /// The sets that may stand for a prepared check, newest first, each read when it is asked for.
-fn kept_inputs(prepared: &Prepared, reader: &Reader) -> impl Iterator<Item = (i64, Vec<u8>)> {
+fn kept_inputs(prepared: &Prepared, reader: &Reader) -> impl Iterator<Item = KeptInputs> {
     let sets = reader.inputs(key::inputs_key(&prepared.action));
-    sets.filter_map(|(id, bytes)| Some((id, kept_set::current(bytes)?)))
+    sets.filter_map(|set| Some(KeptInputs { bytes: kept_set::current(set.bytes)?, ..set }))
 }
 
 /// The newest set of observed inputs that holds for a prepared check, with the number of its record.
@@ -117,7 +128,7 @@ pub fn inputs_that_hold(
 ) -> Result<Option<(i64, InputGroups)>, PipelineError> {
     let mut walker = Walker::new(&prepared.snapshot);
     let mut contents = Contents::new(Some(reader), u64::MAX);
-    for (id, bytes) in kept_inputs(prepared, reader) {
+    for KeptInputs { id, bytes, .. } in kept_inputs(prepared, reader) {
         let Some(set) = KeptSet::read(&bytes) else { continue };
         let compared = comparing::compare(&set, &mut walker, &mut contents, newest_shown(prepared))?;
         if !matches!(compared, Compared::Differs(_))

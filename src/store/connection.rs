@@ -20,7 +20,7 @@ const BUSY: Duration = Duration::from_secs(10);
 
 /// What brings the database from version n to n + 1, in order; `PRAGMA user_version` counts those applied. A migration
 /// only adds: programs that do not know it go on reading and writing.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     "
     CREATE TABLE executions (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -74,6 +74,9 @@ const MIGRATIONS: [&str; 3] = [
         tag BLOB NOT NULL,
         PRIMARY KEY (key, test)
     );
+",
+    "
+    ALTER TABLE input_sets ADD COLUMN used INTEGER;
 ",
 ];
 

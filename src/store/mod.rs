@@ -23,6 +23,7 @@ mod writer;
 pub use counts::TestCount;
 pub use error::StoreError;
 pub use gc::{Bounds, Swept};
+pub use inputs::KeptInputs;
 pub use reader::{Listing, Reader};
 pub use writer::{NewRecord, Recorded, Writer};
 

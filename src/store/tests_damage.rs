@@ -295,9 +295,9 @@ fn sets_of_inputs_come_newest_first_and_broken_ones_are_left_out() {
     drop(writer);
     let ids = || -> Vec<i64> {
         let reader = place.reader();
-        let sets: Vec<(i64, Vec<u8>)> = reader.inputs(name).collect();
-        assert!(sets.iter().all(|(id, bytes)| bytes[..] == [u8::try_from(*id).unwrap(); 5]));
-        sets.into_iter().map(|(id, _)| id).collect()
+        let sets: Vec<KeptInputs> = reader.inputs(name).collect();
+        assert!(sets.iter().all(|set| set.bytes[..] == [u8::try_from(set.id).unwrap(); 5]));
+        sets.into_iter().map(|set| set.id).collect()
     };
     // The oldest went when newer ones came.
     assert_eq!(ids(), (9..=40).rev().collect::<Vec<i64>>());
@@ -305,6 +305,28 @@ fn sets_of_inputs_come_newest_first_and_broken_ones_are_left_out() {
     altered(&place, "UPDATE input_sets SET id = 39, tag = x'00' WHERE id = 39");
     altered(&place, "UPDATE input_sets SET name = (SELECT name FROM input_sets WHERE id = 41) WHERE id = 38");
     assert_eq!(ids(), (9..=37).rev().collect::<Vec<i64>>());
-    assert_eq!(place.reader().inputs(other).map(|(id, _)| id).collect::<Vec<_>>(), [41]);
+    assert_eq!(place.reader().inputs(other).map(|set| set.id).collect::<Vec<_>>(), [41]);
     assert_eq!(place.reader().inputs(Digest::of(b"none")).count(), 0);
+}
+
+#[test]
+fn the_set_that_was_not_used_for_longest_goes_first() {
+    let place = Place::new();
+    let mut writer = place.writer();
+    let name = Digest::of(b"one");
+    for id in 1..=32 {
+        writer.keep_inputs(&name, id, b"a set").unwrap();
+    }
+    writer.use_inputs(&name, 2).unwrap();
+    // Kept anew is used as well.
+    writer.keep_inputs(&name, 4, b"a set").unwrap();
+    for id in 33..=36 {
+        writer.keep_inputs(&name, id, b"a set").unwrap();
+    }
+    drop(writer);
+    let reader = place.reader();
+    let kept: Vec<(i64, i64)> = reader.inputs(name).map(|set| (set.id, set.used)).collect();
+    let mut expected: Vec<(i64, i64)> = (7..=36).rev().map(|id| (id, id)).collect();
+    expected.extend([(4, 32), (2, 32)]);
+    assert_eq!(kept, expected);
 }

@@ -244,3 +244,27 @@ fn a_session_on_one_tree_does_not_crowd_out_what_is_known_of_others() {
     env.write("a", "second");
     hits_by_inputs(&ask());
 }
+
+/// The store keeps 32 sets of one command, those that were of use last.
+#[test]
+fn what_is_used_again_and_again_is_not_forgotten_for_what_was_tried_since() {
+    let env = Env::new();
+    let ask = |content: String| {
+        env.write("a", content);
+        env.checkrun(&["--format", "json", "--", "cat", "a"])
+    };
+    for number in 0..3 {
+        runs(&ask(number.to_string()));
+    }
+    for number in 3..40 {
+        runs(&ask(number.to_string()));
+        if number % 10 == 0 {
+            // Another tree than any before, with the same input.
+            env.write("beside", number.to_string());
+            hits_by_inputs(&ask("1".to_owned()));
+        }
+    }
+    env.write("beside", "the last");
+    hits_by_inputs(&ask("1".to_owned()));
+    runs(&ask("0".to_owned()));
+}
