@@ -272,6 +272,11 @@ impl<'a> Run<'a> {
                     max_rss_bytes: self.counted().peak_memory.unwrap_or(rss),
                     written_bytes,
                 });
+                if self.plan.level == Level::Full {
+                    // Nobody is left in it, and the supervisor takes its time to end.
+                    self.counted = Some(self.counted());
+                    self.group = None;
+                }
             }
             _ => {}
         }
