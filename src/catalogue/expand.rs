@@ -168,6 +168,7 @@ pub fn expand_runner(runner: &Runner) -> String {
         text.text("prelude", &runner.prelude);
     }
     text.texts("results", runner.results.iter().map(String::as_str));
+    text.texts("lacks", runner.lacks.iter().map(String::as_str));
     let rule = &runner.toolchain;
     text.heading("[toolchain]");
     for (key, value) in [

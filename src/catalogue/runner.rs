@@ -184,6 +184,7 @@ fn parse(name: &str, source: Source<'_>) -> Result<Runner, CatalogueError> {
             "prelude",
             "prepare",
             "install",
+            "lacks",
             "advice",
         ],
     )?;
@@ -201,6 +202,7 @@ fn parse(name: &str, source: Source<'_>) -> Result<Runner, CatalogueError> {
         prelude: packages::prelude(&root)?,
         prepare: packages::prepare(&root)?,
         install: told::install(&root)?,
+        lacks: told::lacks(&root)?,
         advice: told::advice(&root)?,
     })
 }

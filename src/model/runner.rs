@@ -36,6 +36,8 @@ pub struct Runner {
     pub prepare: Vec<PrepareRule>,
     /// How programs are installed that are not there, by name; the toolchain's program stands for all others.
     pub install: BTreeMap<String, String>,
+    /// Texts of which one stands in the output of a command that misses packages; empty: any failure may be for that.
+    pub lacks: Vec<String>,
     /// What is said of failures.
     pub advice: Vec<Advice>,
 }

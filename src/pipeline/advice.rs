@@ -7,6 +7,7 @@ use crate::model::check::DepsChoice;
 use crate::model::digest::Digest;
 use crate::model::outcome::{Observation, Outcome};
 use crate::model::policy::{GitView, Network};
+use crate::pipeline::recording::Recorded;
 use crate::pipeline::verdict::Verdict;
 use crate::pipeline::{Prepared, below};
 use std::ffi::OsStr;
@@ -22,13 +23,14 @@ const SHELL_WORDS: [&str; 9] = ["cd", "export", "source", ".", "set", "alias", "
 /// What git says where it finds no repository.
 const NO_REPOSITORY: &str = "not a git repository";
 
-/// The reason of a verdict, with what the check may have lacked. `tail` is the end of its output.
+/// The reason of a verdict, with what the check may have lacked.
 pub(super) fn reason(
     verdict: &Verdict,
     seen: &Observation,
-    tail: &str,
+    recorded: &Recorded,
     prepared: &Prepared,
 ) -> Option<String> {
+    let tail = recorded.tail.as_str();
     let reached = seen.reached.reason(verdict.outcome == Outcome::Passed);
     let is_lack = matches!(verdict.outcome, Outcome::Failed | Outcome::NotStarted);
     let program = if is_lack { program(verdict, prepared) } else { None };
@@ -37,10 +39,19 @@ pub(super) fn reason(
             && verdict.exit != Some(0)
             && advice.output.iter().any(|text| tail.contains(text.as_str()))
     });
-    let missing = match (advice, &prepared.unprepared) {
+    // What has a test of its own fail is not what was not prepared.
+    let lacks = recorded.lacks
+        || seen.network
+        || prepared.rule.lacks.is_empty()
+        || verdict.outcome == Outcome::NotStarted
+        || matches!(verdict.exit, Some(126 | 127));
+    let unprepared = prepared.unprepared.as_ref().filter(|_| is_lack && lacks);
+    let by_path = if is_lack && recorded.lacks { by_path(prepared) } else { None };
+    let missing = match (advice, unprepared) {
+        (None, None) if by_path.is_some() => by_path,
         // Nothing that could be prepared would help.
         (Some(advice), _) if !advice.prepare => Some(advice.say.clone()),
-        (_, Some(unprepared)) if is_lack => Some(unprepared.clone()),
+        (_, Some(unprepared)) => Some(unprepared.clone()),
         (Some(advice), _) if reached.is_none() => Some(advice.say.clone()),
         _ if verdict.outcome == Outcome::Failed && reached.is_none() && seen.network => {
             Some(network(prepared.action.policy.network).to_owned())
@@ -59,6 +70,27 @@ pub(super) fn reason(
     let parts: Vec<String> =
         [verdict.reason.clone(), program, reached, missing].into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+/// That a program was named in full, and so is not the one of the environment that has the packages.
+fn by_path(prepared: &Prepared) -> Option<String> {
+    let word = catalogue::first_word(&prepared.action.command.argv);
+    let bare = catalogue::bare(&word);
+    let is_served = prepared.rule.serves.iter().any(|served| served.as_bytes() == bare);
+    if !word.starts_with(b"/") || !is_served || !prepared.has_environment() {
+        return None;
+    }
+    let from = if prepared.action.deps.iter().any(|layer| layer.from == DepsChoice::Found) {
+        "found"
+    } else {
+        "prepared"
+    };
+    let show = |word: &[u8]| String::from_utf8_lossy(word).chars().take(100).collect::<String>();
+    Some(format!(
+        "by_path: `{}` is run as it is named, and has none of the {from} packages; they are those of `{}`, called by its name alone",
+        show(&word),
+        show(bare)
+    ))
 }
 
 /// What a check says that looked for the network in vain.

@@ -15,6 +15,7 @@ mod groups;
 mod hosts;
 mod inputs;
 mod kept_set;
+mod lacking;
 mod lead;
 mod leftovers;
 mod links;

@@ -116,6 +116,11 @@ pub struct Origin {
 }
 
 impl Prepared {
+    /// Whether a virtual environment of prepared or found packages comes first on the check's PATH.
+    pub(crate) fn has_environment(&self) -> bool {
+        self.action.runner.env.contains_key("VIRTUAL_ENV")
+    }
+
     /// Lets go of the records: a connection to a database must not be carried over a fork (sqlite.org/howtocorrupt.html).
     pub fn close_store(&mut self) {
         self.digests.reader = None;

@@ -6,6 +6,7 @@ use crate::logs::{Kept, LogReader, LogWriter, Tail};
 use crate::model::digest::Digest;
 use crate::model::event::{Event, Sink, Stream};
 use crate::model::evidence::Evidence;
+use crate::pipeline::lacking::Lacking;
 use crate::pipeline::{PipelineError, Surroundings};
 use crate::summary::Summary;
 use std::fs::File;
@@ -19,6 +20,7 @@ pub(super) struct Recording<'a> {
     copy: LogCopy,
     tail: Tail,
     summary: Summary,
+    lacking: Lacking,
 }
 
 /// What was kept.
@@ -26,16 +28,24 @@ pub(super) struct Recorded {
     pub(super) tail: String,
     pub(super) kept: Kept,
     pub(super) summary: Summary,
+    /// Whether it said that packages are missing, by the words of its runner.
+    pub(super) lacks: bool,
 }
 
 impl<'a> Recording<'a> {
-    pub(super) fn new(sink: &'a mut dyn Sink, log: LogWriter, copy: LogCopy, summary: Summary) -> Self {
-        Self { sink, log, copy, tail: Tail::new(), summary }
+    pub(super) fn new(
+        sink: &'a mut dyn Sink,
+        (log, copy): (LogWriter, LogCopy),
+        summary: Summary,
+        lacking: Lacking,
+    ) -> Self {
+        Self { sink, log, copy, tail: Tail::new(), summary, lacking }
     }
 
     pub(super) fn finish(self) -> Result<Recorded, PipelineError> {
         self.copy.finish()?;
-        Ok(Recorded { tail: self.tail.text(), kept: self.log.finish(), summary: self.summary })
+        let (kept, lacks) = (self.log.finish(), self.lacking.finish());
+        Ok(Recorded { tail: self.tail.text(), kept, summary: self.summary, lacks })
     }
 }
 
@@ -44,6 +54,7 @@ impl Sink for Recording<'_> {
         if let Event::Output(stream, bytes) = &event {
             self.tail.push(bytes);
             self.summary.push(*stream == Stream::Stderr, bytes);
+            self.lacking.push(*stream == Stream::Stderr, bytes);
             self.copy.write(bytes);
             self.log.push(*stream, bytes);
         }

@@ -18,6 +18,7 @@ use crate::pipeline::contents::{Contents, coarse_now};
 use crate::pipeline::ground::Ground;
 use crate::pipeline::hosts::{Hosts, Instant, with_contents};
 use crate::pipeline::inputs::{self, Fact};
+use crate::pipeline::lacking::Lacking;
 use crate::pipeline::leftovers::sweep;
 use crate::pipeline::prepare::shown_folder;
 use crate::pipeline::recording::{LogCopy, Recorded, Recording};
@@ -77,7 +78,7 @@ pub(super) fn run(
     let summary = Summary::new(prepared.action.runner.summary);
     let at = now();
     let since = coarse_now();
-    let mut recording = Recording::new(sink, kept_log, copy, summary);
+    let mut recording = Recording::new(sink, (kept_log, copy), summary, Lacking::new(prepared));
     let seen = sandbox::run(&plan, interrupts, &mut recording)?;
     // One that the tree itself has says nothing of this run.
     let is_left = |path: &[u8]| !prepared.snapshot.has_file(path);
@@ -91,7 +92,7 @@ pub(super) fn run(
     recorded.summary.take(counts);
     let tests = recorded.summary.tests();
     let mut verdict = verdict(&seen, tests, prepared.action.command.require_tests);
-    verdict.reason = reason(&verdict, &seen, &recorded.tail, prepared);
+    verdict.reason = reason(&verdict, &seen, &recorded, prepared);
     let evidence = Evidence { foreign, ..evidence(prepared, &seen, verdict, &recorded, at) };
     if evidence.outcome.is_answer()
         && let Err(how) = cache::same_sandbox(&evidence, prepared.action.level, &prepared.action.layers)

@@ -153,6 +153,7 @@ pub(super) fn description(runner: &Runner) -> Digest {
         prepare,
         // What is only said to people changes no result.
         install: _,
+        lacks: _,
         advice: _,
     } = runner;
     put(&mut text, name.as_bytes());

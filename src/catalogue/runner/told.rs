@@ -21,6 +21,15 @@ pub(super) fn install(root: &Section<'_, '_>) -> Result<BTreeMap<String, String>
     section.keys().map(read).collect()
 }
 
+/// Texts by which missing packages are known.
+pub(super) fn lacks(root: &Section<'_, '_>) -> Result<Vec<String>, CatalogueError> {
+    let texts: Vec<String> = root.texts("lacks")?.into_iter().map(str::to_owned).collect();
+    if texts.iter().any(String::is_empty) {
+        return Err(root.fail("lacks", "has an empty text, which stands in every output"));
+    }
+    Ok(texts)
+}
+
 /// What outputs mean.
 pub(super) fn advice(root: &Section<'_, '_>) -> Result<Vec<Advice>, CatalogueError> {
     let read = |section: &Section<'_, '_>| {
