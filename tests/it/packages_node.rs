@@ -1,5 +1,5 @@
-//! Node projects: workspaces, install scripts, lock files out of step, and a published package with its own tests, with
-//! `CHECKRUN_LONG=1` also straight from the npm registry by npm, yarn and pnpm.
+//! Node projects: workspaces, install scripts, lock files out of step, and published packages with their own tests by vitest
+//! and jest, with `CHECKRUN_LONG=1` also straight from the npm registry by npm, yarn and pnpm.
 
 use crate::packages::{Served, json};
 use crate::real::{plant, tool};
@@ -101,39 +101,83 @@ fn a_lock_file_out_of_step_and_a_registry_out_of_reach_are_named_and_keep_nothin
     failed(&format!("could not reach {}: connection refused", &allowed["--allow-host=".len()..]));
 }
 
-/// Checks css-what by its own script, changes its code, checks again.
-fn css_what_is_checked(env: &Env, command: &[&str]) {
+/// A published package: its name, how many tests it has, and the place in its code that is changed.
+struct Suite {
+    name: &'static str,
+    tests: u64,
+    file: &'static str,
+    change: (&'static str, &'static str),
+}
+
+const CSS_WHAT: Suite = Suite {
+    name: "css-what",
+    tests: 936,
+    file: "src/stringify.ts",
+    change: ("return \"*\"", "return \"+\""),
+};
+
+const CSS_TO_REACT_NATIVE: Suite = Suite {
+    name: "css-to-react-native",
+    tests: 269,
+    file: "src/transforms/flex.js",
+    change: ("const defaultFlexGrow = 1", "const defaultFlexGrow = 2"),
+};
+
+/// Checks it by its own script, changes its code, checks again.
+fn suite_is_checked(env: &Env, suite: &Suite, command: &[&str]) {
     let args = [&["--require-tests", "--"], command].concat();
     let first = json(env, &args);
-    assert_eq!(first["tests"], serde_json::json!({"passed": 936, "failed": 0, "skipped": 0}), "{first}");
+    let tests = serde_json::json!({"passed": suite.tests, "failed": 0, "skipped": 0});
+    assert_eq!(first["tests"], tests, "{first}");
     assert_eq!((&first["outcome"], &first["deps"][0]["from"]), (&"passed".into(), &"prepared".into()));
     assert_eq!(json(env, &args)["cache"], "hit");
-    let text = std::fs::read_to_string(env.repo("src/stringify.ts")).unwrap();
-    env.write("src/stringify.ts", text.replacen("return \"*\"", "return \"+\"", 1)).commit();
+    let text = std::fs::read_to_string(env.repo(suite.file)).unwrap();
+    assert!(text.contains(suite.change.0), "{text}");
+    env.write(suite.file, text.replacen(suite.change.0, suite.change.1, 1)).commit();
     let broken = json(env, &args);
     assert_eq!((&broken["outcome"], &broken["cache"]), (&"failed".into(), &"miss".into()), "{broken}");
     assert!(broken["tests"]["failed"].as_u64() > Some(0), "{broken}");
     assert_eq!(broken["deps"], first["deps"]);
+    assert_eq!(broken["reason"], serde_json::Value::Null, "{broken}");
 }
 
-#[test]
-fn a_published_package_passes_its_own_vitest_suite_without_network() {
+/// Prepares it from the packages that lie beside it, and checks it when they are gone.
+fn passes_without_network(suite: &Suite, command: &[&str]) {
     for who in EVERYBODY {
-        // Each of them starts vitest twice.
+        // Each of them starts a large program twice.
         if who == Who::Root && std::env::var_os("CHECKRUN_LONG").is_none() {
             continue;
         }
         let env = Env::of(who);
-        let served = Served::new(&tool("css-what").join("packages"));
-        plant(&env, &tool("css-what").join("project"));
+        let served = Served::new(&tool(suite.name).join("packages"));
+        plant(&env, &tool(suite.name).join("project"));
         let lock = std::fs::read_to_string(env.repo("package-lock.json")).unwrap();
         assert!(lock.matches("\"resolved\"").count() > 50);
         env.write("package-lock.json", lock.replace("http://127.0.0.1/", &served.address())).commit();
+        // Before that a check fails, and says what there is to do.
+        let before = json(&env, &[&["--"], command].concat());
+        assert_ne!(before["outcome"], "passed", "{before}");
+        let reason = before["reason"].as_str().unwrap_or_default();
+        assert!(reason.contains("not_prepared: ") && reason.contains("`checkrun prepare --runner node`"), "{before}");
         let made = env.checkrun(&["prepare", "--runner", "node", &served.allowed()]);
         assert_eq!(made.status, 0, "{}", made.err());
         drop(served);
-        css_what_is_checked(&env, &["npm", "run", "test:vi"]);
+        suite_is_checked(&env, suite, command);
     }
+}
+
+#[test]
+fn a_published_package_passes_its_own_vitest_suite_without_network() {
+    passes_without_network(&CSS_WHAT, &["npm", "run", "test:vi"]);
+}
+
+#[test]
+fn a_published_package_passes_its_own_jest_suite_without_network() {
+    // More than 250 packages, and half a minute of two processors for each.
+    if std::env::var_os("CHECKRUN_LONG").is_none() {
+        return;
+    }
+    passes_without_network(&CSS_TO_REACT_NATIVE, &["npm", "test"]);
 }
 
 /// Runs a program of Node's as the project's author.
@@ -157,7 +201,7 @@ fn from_the_registry(lock: &[&str], manager: &str) {
         env.commit();
         let made = env.checkrun(&["prepare", "--runner", "node"]);
         assert_eq!(made.status, 0, "{who:?}: {}", made.err());
-        css_what_is_checked(&env, &[manager, "run", "test:vi"]);
+        suite_is_checked(&env, &CSS_WHAT, &[manager, "run", "test:vi"]);
     }
 }
 
@@ -169,6 +213,11 @@ fn npm_prepares_a_published_package_from_the_registry() {
 #[test]
 fn yarn_prepares_a_published_package_from_the_registry() {
     from_the_registry(&["yarn@1.22.22", "install", "--ignore-scripts"], "yarn");
+}
+
+#[test]
+fn yarn_of_today_prepares_a_published_package_from_the_registry() {
+    from_the_registry(&["-p", "@yarnpkg/cli-dist@4.9.2", "yarn", "install", "--mode=skip-build"], "yarn");
 }
 
 #[test]

@@ -185,3 +185,49 @@ fn an_index_that_cannot_be_reached_is_named_and_nothing_is_kept() {
     assert!(told.contains("could not reach 127.0.0.1:9: connection refused"), "{told}");
     assert!(!env.path("cache/packages").exists());
 }
+
+/// The reason of a check that fails.
+fn why(env: &Env, command: &[&str]) -> String {
+    let result = json(env, &[&["--"], command].concat());
+    assert_eq!(result["outcome"], "failed", "{result}");
+    result["reason"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn what_was_not_prepared_is_said_where_something_is_missing_and_not_where_a_test_is_wrong() {
+    for who in EVERYBODY {
+        let env = Env::of(who);
+        env.write("setup.py", "from setuptools import setup\nsetup(name='own', version='1')\n")
+            .write("test_wrong.py", "import unittest\n\nclass T(unittest.TestCase):\n    def test_it(self):\n        self.assertEqual(1, 2)\n")
+            // More than is kept of an output comes after it.
+            .write("test_lacks.py", "try:\n    import no_such_package\nexcept ImportError as error:\n    print(error)\nprint('later\\n' * 1000)\nraise SystemExit(1)\n")
+            .write("test_plain.py", "print('a module of that name')\nraise SystemExit(1)\n")
+            .commit();
+        assert_eq!(why(&env, &["python3", "-m", "unittest", "test_wrong"]), "");
+        assert_eq!(why(&env, &["python3", "test_plain.py"]), "");
+        for told in [
+            why(&env, &["python3", "test_lacks.py"]),
+            why(&env, &["python3", "-m", "no_such_program"]),
+            why(&env, &["sh", "-c", "python3 -c pass && no-such-program"]),
+        ] {
+            assert!(told.contains("not_prepared: "), "{told}");
+        }
+    }
+}
+
+#[test]
+fn a_python_named_in_full_is_taken_as_it_is_and_told_whose_packages_it_lacks() {
+    let served = Served::new(&tool("wheels"));
+    for who in EVERYBODY {
+        let env = Env::of(who);
+        env.write("requirements.txt", "iniconfig\n").write("wrong.py", "raise SystemExit(1)\n").commit();
+        drop(prepare(&env, &served).expect(0));
+        drop(env.checkrun(&["--", "python3", "-c", "import iniconfig"]).expect(0));
+        let told = why(&env, &["/usr/bin/python3", "-I", "-S", "-c", "import iniconfig"]);
+        assert!(told.starts_with("by_path: `/usr/bin/python3` is run as it is named"), "{told}");
+        assert!(told.contains("`python3`"), "{told}");
+        // What is wrong otherwise is not for that, and a name that is missing in the environment too is not either.
+        assert_eq!(why(&env, &["/usr/bin/python3", "wrong.py"]), "");
+        assert_eq!(why(&env, &["python3", "-c", "import no_such_package"]), "");
+    }
+}
