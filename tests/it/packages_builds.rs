@@ -1,7 +1,7 @@
 //! Builds from clean with the programs of the system: Maven against Debian's own repository of artifacts, CMake with
 //! ctest, and autotools, whose steps depend on file times. Sources are Debian's, by way of `.ci/tools`.
 
-use crate::packages::json;
+use crate::packages::{Served, json};
 use crate::real::tool;
 use crate::support::{EVERYBODY, Env, Who, run};
 use std::path::Path;
@@ -72,6 +72,47 @@ fn a_published_maven_project_passes_its_own_suite_against_debians_repository() {
         assert_eq!(good["outcome"], "passed", "{good}");
         assert_eq!(good["tests"], serde_json::json!({"passed": 73, "failed": 0, "skipped": 0}), "{good}");
         assert_eq!(json(&env, &mvn)["cache"], "hit");
+    }
+}
+
+// Surefire fetches what runs the tests only where there are classes to look at.
+#[test]
+fn a_maven_project_is_prepared_from_a_repository_and_tested_without_network() {
+    // Several minutes of JVMs.
+    if std::env::var_os("CHECKRUN_LONG").is_none() {
+        return;
+    }
+    for who in EVERYBODY {
+        let env = Env::of(who);
+        let served = Served::new(Path::new("/usr/share/maven-repo"));
+        let place = format!("<id>central</id><url>{}</url>", served.address());
+        let places = format!(
+            "<repositories><repository>{place}</repository></repositories>\
+             <pluginRepositories><pluginRepository>{place}</pluginRepository></pluginRepositories><dependencies>"
+        );
+        env.write("pom.xml", POM.replacen("<dependencies>", &places, 1))
+            .write("src/main/java/x/A.java", "package x; public class A { public static int two() { return 2; } }\n")
+            .write(
+                "src/test/java/x/ATest.java",
+                "package x; import org.junit.*; public class ATest { @Test public void two() { Assert.assertEquals(2, A.two()); } }\n",
+            )
+            .commit();
+        let mvn = ["--require-tests", "--", "mvn", "-o", "test"];
+        let before = json(&env, &mvn);
+        assert_eq!(before["outcome"], "failed", "{before}");
+        let reason = before["reason"].as_str().unwrap_or_default();
+        assert!(reason.contains("`checkrun prepare --runner java`"), "{before}");
+        let made = env.checkrun(&["prepare", "--runner", "java", &served.allowed()]);
+        assert_eq!(made.status, 0, "{}", made.err());
+        drop(served);
+        let good = json(&env, &mvn);
+        assert_eq!(good["tests"], serde_json::json!({"passed": 1, "failed": 0, "skipped": 0}), "{good}");
+        assert_eq!(json(&env, &mvn)["cache"], "hit");
+        // Another pom is another preparation.
+        let pom = std::fs::read_to_string(env.repo("pom.xml")).expect("the pom");
+        env.write("pom.xml", pom.replacen("<version>1<", "<version>2<", 1)).commit();
+        let stale = json(&env, &mvn);
+        assert_eq!((&stale["outcome"], &stale["deps"]), (&"failed".into(), &serde_json::json!([])), "{stale}");
     }
 }
 
