@@ -112,7 +112,11 @@ fn a_maven_project_is_prepared_from_a_repository_and_tested_without_network() {
         let pom = std::fs::read_to_string(env.repo("pom.xml")).expect("the pom");
         env.write("pom.xml", pom.replacen("<version>1<", "<version>2<", 1)).commit();
         let stale = json(&env, &mvn);
-        assert_eq!((&stale["outcome"], &stale["deps"]), (&"failed".into(), &serde_json::json!([])), "{stale}");
+        assert_eq!(
+            (&stale["outcome"], &stale["deps"]),
+            (&"failed".into(), &serde_json::json!([])),
+            "{stale}"
+        );
     }
 }
 

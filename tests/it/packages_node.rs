@@ -158,7 +158,10 @@ fn passes_without_network(suite: &Suite, command: &[&str]) {
         let before = json(&env, &[&["--"], command].concat());
         assert_ne!(before["outcome"], "passed", "{before}");
         let reason = before["reason"].as_str().unwrap_or_default();
-        assert!(reason.contains("not_prepared: ") && reason.contains("`checkrun prepare --runner node`"), "{before}");
+        assert!(
+            reason.contains("not_prepared: ") && reason.contains("`checkrun prepare --runner node`"),
+            "{before}"
+        );
         let made = env.checkrun(&["prepare", "--runner", "node", &served.allowed()]);
         assert_eq!(made.status, 0, "{}", made.err());
         drop(served);
