@@ -163,6 +163,32 @@ fn a_test_that_passes_once_in_a_process_is_named() {
     assert_eq!(told["cause"], "non-idempotent", "{told}");
 }
 
+// What runs out by and by: files that are opened and never closed, ports, handles.
+#[test]
+fn a_test_that_leaks_until_the_fiftieth_time_in_a_process_is_named() {
+    let env = Env::new();
+    env.write(
+        "test_c.py",
+        "held = []\ndef test_leak():\n    held.append(1)\n    assert len(held) < 50\ndef test_2(): pass\n",
+    );
+    let command = ["/usr/bin/python3", "-m", "pytest", "-p", "no:cacheprovider", "test_c.py"];
+    let told = explain_with(&env, &["--axis", "repetition"], &command);
+    assert_eq!(
+        (&told["cause"], &told["arms"][0]["screened"]["failed"]),
+        (&"non-idempotent".into(), &0.into()),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_check_that_is_never_done_in_time_is_not_run_some_hundred_times() {
+    let env = Env::new();
+    let args = ["flake", "--explain", "--timeout", "1s", "--", "sleep", "60"];
+    env.checkrun(&args).refused(&["cannot be explained", "past its timeout", "`--timeout`"]);
+    let runs = env.checkrun(&["log", "--format", "jsonl"]).expect(0).out().lines().count();
+    assert!((2..=6).contains(&runs), "{runs} runs");
+}
+
 #[test]
 fn pure_chance_and_a_sound_check_have_no_cause() {
     let env = Env::new();

@@ -12,6 +12,8 @@ use crate::pipeline::{Director, Execution};
 use std::collections::VecDeque;
 use std::time::Duration;
 
+/// Runs past their timeout, and none in time, that are enough.
+const LATE: u64 = 2;
 /// Most tests of a check that are counted by name.
 const NAMES_MAX: usize = 2000;
 
@@ -24,6 +26,11 @@ pub(super) struct Batch<'a> {
     names: Vec<Names>,
     signal: Option<i32>,
     broken: Option<Box<Evidence>>,
+    warnings: Vec<String>,
+    /// Runs past their timeout.
+    late: u64,
+    /// Whether to stop where the first runs are all past their timeout.
+    gives_up: bool,
 }
 
 /// What a batch came to, check by check.
@@ -34,6 +41,8 @@ pub(super) struct Taken {
     pub(super) runs: u64,
     /// The signal by which somebody ended it early.
     pub(super) signal: Option<i32>,
+    /// What a person should know of single runs.
+    pub(super) warnings: Vec<String>,
 }
 
 impl<'a> Batch<'a> {
@@ -53,14 +62,42 @@ impl<'a> Batch<'a> {
             names: vec![Names::default(); times.len()],
             signal: None,
             broken: None,
+            warnings: Vec::new(),
+            late: 0,
+            gives_up: false,
         }
+    }
+
+    /// The same, ended as soon as two runs went past their timeout and none ended in time.
+    pub(super) fn giving_up(self) -> Self {
+        Self { gives_up: true, ..self }
+    }
+
+    fn is_late(&self) -> bool {
+        self.gives_up && self.done >= LATE && self.late == self.done
     }
 
     /// What came of it, also where somebody ended it before all had run.
     pub(super) fn finish(self) -> Result<Taken, Failure> {
+        let is_late = self.is_late();
         match (self.signal, self.broken) {
             (None, Some(evidence)) => Err(not_started(&evidence)),
-            (signal, _) => Ok(Taken { tallies: self.tallies, names: self.names, runs: self.done, signal }),
+            (None, None) if is_late => Err(Failure::new(
+                format!(
+                    "the check cannot be explained: each of its first {} runs went past its timeout",
+                    self.done
+                ),
+                Some(
+                    "each run would take that long; give it more with `--timeout`, or less to see what makes it end in time",
+                ),
+            )),
+            (signal, _) => Ok(Taken {
+                tallies: self.tallies,
+                names: self.names,
+                runs: self.done,
+                signal,
+                warnings: self.warnings,
+            }),
         }
     }
 }
@@ -71,6 +108,7 @@ impl Director for Batch<'_> {
     }
 
     fn ran(&mut self, execution: Execution) {
+        self.warnings.extend(execution.warnings);
         if execution.evidence.outcome == Outcome::Interrupted {
             // We ended it ourselves: it is not on record and says nothing.
             return;
@@ -85,7 +123,10 @@ impl Director for Batch<'_> {
             Outcome::Passed => tally.passed += 1,
             Outcome::Killed | Outcome::Interrupted => {}
             Outcome::NotStarted => self.broken = Some(Box::new(execution.evidence)),
-            _ => tally.failed += 1,
+            outcome => {
+                tally.failed += 1;
+                self.late += u64::from(outcome == Outcome::TimedOut);
+            }
         }
         let failed = self.tallies.iter().map(|tally| tally.failed).sum();
         let so_far = RunsSoFar { runs: self.done, failed, of: Some(self.of), bound: None, left: None };
@@ -97,7 +138,7 @@ impl Director for Batch<'_> {
     }
 
     fn is_done(&self) -> bool {
-        self.broken.is_some()
+        self.broken.is_some() || self.is_late()
     }
 }
 

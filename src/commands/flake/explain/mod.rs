@@ -19,6 +19,7 @@ use crate::commands::flake::{jobs, remember_cause};
 use crate::commands::run::wish;
 use crate::commands::session::output_place;
 use crate::commands::{Failure, Session};
+use crate::model::event::{Event, Sink as _};
 use crate::model::evidence::Tally;
 use crate::model::policy::Clock;
 use crate::pipeline::{self, Bearings, PipelineError, Prepared, Wish};
@@ -28,6 +29,7 @@ use asked::Asked;
 use axes::{Arm, Usual};
 use batch::{Batch, Taken};
 use order::{Dependent, Names};
+use std::collections::BTreeSet;
 use std::time::Instant;
 use suite::Suite;
 use told::{ArmTold, Edge, Report, Stage};
@@ -37,6 +39,9 @@ use trial::{SURE, Tried, chance, pure, sum};
 const BASE: u64 = 20;
 /// Runs of a suite with each test told by name, for what its tests come to.
 const NAMED: u64 = 3;
+
+/// Most warnings that are told.
+const WARNINGS: usize = 5;
 
 /// What an experiment has to work with.
 struct Bench<'a> {
@@ -52,6 +57,8 @@ struct Bench<'a> {
     interrupts: Interrupts,
     /// The signal by which somebody ended the experiment.
     stopped: Option<i32>,
+    /// Warnings that were told.
+    warned: BTreeSet<String>,
 }
 
 /// What is known so far. It is filled in as runs end, so that it can be told at any time.
@@ -85,6 +92,7 @@ pub(super) fn explain(request: &FlakeRequest, session: &mut Session) -> Result<u
         axes: request.axes.clone(),
         interrupts,
         stopped: None,
+        warned: BTreeSet::new(),
     };
     let mut found = Found::default();
     if let Err(failure) = bench.find_out(&mut found, session)
@@ -178,9 +186,15 @@ impl Bench<'_> {
         self.stopped.map_or(Ok(()), |signal| Err(PipelineError::Interrupted(signal).into()))
     }
 
-    /// Counts what was run, and remembers that it was ended early.
-    fn account(&mut self, taken: &Taken) {
+    /// Counts what was run, tells what is to be known of single runs, and remembers that it was ended early.
+    fn account(&mut self, taken: &Taken, session: &mut Session) {
         self.runs += taken.runs;
+        for warning in &taken.warnings {
+            // What is said of one run is said of all.
+            if self.warned.len() < WARNINGS && self.warned.insert(warning.clone()) {
+                session.reporter.event(Event::Warning(warning));
+            }
+        }
         self.stopped = self.stopped.or(taken.signal);
     }
 
@@ -201,7 +215,7 @@ impl Bench<'_> {
         arms.extend(axes::memory(&self.wish, usual, policy.limits.memory));
         arms.extend(axes::guises(&self.wish, usual, policy.limits.timeout));
         if let Some((suite, own)) = suite {
-            arms.extend(suite.arms(&own.order));
+            arms.extend(suite.arms(&own.order, usual.longest));
         }
         match policy.clock {
             Clock::Fixed { start, .. } => arms.extend(axes::clock(start)),
@@ -268,14 +282,16 @@ impl Bench<'_> {
         session: &mut Session,
     ) -> Result<(Vec<Tally>, Vec<Names>), Failure> {
         let taken = run_batch(variants, times, self.jobs, session)?;
-        self.account(&taken);
+        self.account(&taken, session);
         self.go_on()?;
         Ok((taken.tallies, taken.names))
     }
 
     fn run_base(&mut self, found: &mut Found, session: &mut Session) -> Result<Usual, Failure> {
-        let taken = run_batch(&[&self.base], &[BASE], self.jobs, session)?;
-        self.account(&taken);
+        let mut batch = Batch::new(&[BASE], &mut session.reporter).giving_up();
+        pipeline::repeat(&[&self.base], self.jobs, &session.around, &mut batch)?;
+        let taken = batch.finish()?;
+        self.account(&taken, session);
         found.before = taken.tallies.first().copied().unwrap_or_default();
         self.go_on()?;
         let mut used = taken.names.into_iter().next().unwrap_or_default().used;

@@ -4,9 +4,14 @@
 
 use crate::catalogue;
 use crate::commands::flake::explain::axes::{Arm, Turn};
+use std::time::Duration;
 
 /// Longest command that is made, in bytes; a program start takes a good deal more (execve(2)).
 const COMMAND_MAX: usize = 100_000;
+/// How often a suite is repeated in one process to see what runs out by and by, and the longest that such a run may be expected to
+/// take: as many times as the check itself took.
+const OFTEN: usize = 50;
+const OFTEN_TAKES: Duration = Duration::from_secs(60);
 /// Orders that are tried besides the suite's own and its reverse.
 const SHUFFLES: u64 = 2;
 /// Options of pytest that take the next word, which may look like a path.
@@ -103,7 +108,7 @@ impl Suite {
                 go(program, &["-v", &pattern], rest)
             }
         };
-        (argv.iter().map(|word| word.len() + 1).sum::<usize>() <= COMMAND_MAX).then_some(argv)
+        (length(&argv) <= COMMAND_MAX).then_some(argv)
     }
 
     /// Whether tests that are named are run in the order in which they are named.
@@ -111,8 +116,10 @@ impl Suite {
         matches!(self, Self::Pytest { .. })
     }
 
-    /// The suite in other orders, and more than once in one process. `tests` are those of the suite in its own order.
-    pub(super) fn arms(&self, tests: &[String]) -> Vec<Arm> {
+    /// The suite in other orders, and more than once in one process. `tests` are those of the suite in its own order, `longest`
+    /// is what the longest run of it took.
+    pub(super) fn arms(&self, tests: &[String], longest: Duration) -> Vec<Arm> {
+        let is_short = u32::try_from(OFTEN).is_ok_and(|times| longest.saturating_mul(times) <= OFTEN_TAKES);
         let arm =
             |axis, cause, what: &str, argv| Arm { axis, cause, turn: Turn::Command(what.to_owned(), argv) };
         let mut arms = Vec::new();
@@ -128,10 +135,18 @@ impl Suite {
                 // By pytest's own account a file that is named twice is run twice with this option, each test of it.
                 let is_file = |word: &Vec<u8>| word.ends_with(b".py");
                 if !named.is_empty() && named.iter().all(is_file) {
-                    let twice = [named.clone(), named.clone()].concat();
-                    let argv =
-                        [start.clone(), vec![b"-vv".to_vec(), b"--keep-duplicates".to_vec()], twice].concat();
-                    arms.push(arm("repetition", "non-idempotent", "each file twice in one process", argv));
+                    let times = |times: usize| {
+                        let options = vec![b"-vv".to_vec(), b"--keep-duplicates".to_vec()];
+                        let repeated = (0..times).flat_map(|_| named.clone()).collect();
+                        [start.clone(), options, repeated].concat()
+                    };
+                    let twice = "each file twice in one process";
+                    arms.push(arm("repetition", "non-idempotent", twice, times(2)));
+                    let often = times(OFTEN);
+                    if is_short && length(&often) <= COMMAND_MAX {
+                        let what = format!("each file {OFTEN} times in one process");
+                        arms.push(arm("repetition", "non-idempotent", &what, often));
+                    }
                 }
             }
             Self::Go { program, rest } => {
@@ -139,12 +154,20 @@ impl Suite {
                     let argv = go(program, &["-v", &format!("-shuffle={seed}")], rest);
                     arms.push(arm("order", "test-order", &format!("-shuffle={seed}"), argv));
                 }
-                let argv = go(program, &["-v", "-count=10"], rest);
-                arms.push(arm("repetition", "non-idempotent", "-count=10", argv));
+                for times in [10, OFTEN].into_iter().filter(|times| *times < OFTEN || is_short) {
+                    let count = format!("-count={times}");
+                    let argv = go(program, &["-v", &count], rest);
+                    arms.push(arm("repetition", "non-idempotent", &count, argv));
+                }
             }
         }
         arms
     }
+}
+
+/// Length of a command in bytes, as an exec takes it.
+fn length(argv: &[Vec<u8>]) -> usize {
+    argv.iter().map(|word| word.len() + 1).sum()
 }
 
 fn go(program: &[u8], options: &[&str], rest: &[Vec<u8>]) -> Vec<Vec<u8>> {
@@ -214,6 +237,17 @@ mod tests {
         let only = go.only(&["TestA".to_owned(), "TestB".to_owned()]).unwrap();
         assert_eq!(only, words("go test -v -run=^(TestA|TestB)$ ./..."));
         assert_eq!(go.only(&["TestA/with space".to_owned()]), None);
+    }
+
+    #[test]
+    fn a_suite_is_repeated_often_only_where_that_is_soon_done() {
+        for text in ["pytest a.py", "go test ./..."] {
+            let times = |secs| {
+                let arms = suite(text).unwrap().arms(&["a".to_owned()], Duration::from_secs(secs));
+                arms.iter().filter(|arm| arm.axis == "repetition").count()
+            };
+            assert_eq!((times(1), times(2)), (2, 1), "{text}");
+        }
     }
 
     #[test]

@@ -211,12 +211,16 @@ impl Report {
         };
         let mut known: Vec<(String, f64)> = sure.iter().map(command).collect();
         known.push(as_it_is);
-        known.sort_by(|one, other| one.1.total_cmp(&other.1));
         let told = !causes.is_empty();
         // Where single tests were found, theirs are the shorter commands.
         let pair = found.tests.first().filter(|_| causes.first() == Some(&"test-order"));
-        let fails = pair.map(|test| &test.fails).or(known.last().filter(|_| told)).cloned();
-        let passes = pair.map(|test| &test.passes).or(known.first().filter(|_| told)).cloned();
+        // Among equals the shortest.
+        let rate = |one: &&(String, f64), other: &&(String, f64)| one.1.total_cmp(&other.1);
+        let length = |one: &&(String, f64), other: &&(String, f64)| one.0.len().cmp(&other.0.len());
+        let most = known.iter().max_by(|one, other| rate(one, other).then(length(other, one)));
+        let least = known.iter().min_by(|one, other| rate(one, other).then(length(one, other)));
+        let fails = pair.map(|test| &test.fails).or(most.filter(|_| told)).cloned();
+        let passes = pair.map(|test| &test.passes).or(least.filter(|_| told)).cloned();
         Self {
             schema: SCHEMA,
             key: found.prepared.keyed.key.to_string(),

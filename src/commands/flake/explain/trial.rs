@@ -9,18 +9,27 @@ use crate::commands::{Failure, Session};
 use crate::model::evidence::Tally;
 use crate::pipeline::Prepared;
 use crate::stats;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 /// Runs of each arm to choose suspects by.
 const SCREEN: u64 = 8;
 /// Runs of each arm of the clock, which has many, most of which differ in nothing.
 const SCREEN_CLOCK: u64 = 3;
-/// Most runs of a suspect, and as many of the check as it is beside them; half of them where those leave nothing open.
-const CONFIRM: u64 = 20;
+/// Runs of a suspect, and as many of the check as it is beside them, in up to three portions. The second is run where the
+/// first leaves anything open, the third where both together are near to telling.
+const CONFIRM: [u64; 3] = [10, 10, 20];
+/// Looks at a suspect: chance has as many occasions.
+const LOOKS: f64 = 3.0;
+/// What is near to telling: as unlikely as this by chance alone.
+const NEAR: f64 = 0.05;
 /// Most suspects of one axis that are run again.
 const SUSPECTS: usize = 3;
-/// What makes a suspect: as unlikely as this by chance alone.
+/// What makes a suspect: as unlikely as this by chance alone, beside the check as it is.
 const SUSPICIOUS: f64 = 0.1;
+/// The same beside everything that was run with other inputs turned, most of which make no difference. Of a check that fails
+/// half of the time, the few runs of it as it is may look like nearly any rate.
+const SUSPICIOUS_AMONG_ALL: f64 = 0.05;
 /// What makes a cause, after the correction for all suspects.
 pub(super) const SURE: f64 = 0.01;
 
@@ -64,7 +73,7 @@ impl Bench<'_> {
             .collect();
         let variants: Vec<&Prepared> = prepared.iter().collect();
         let taken = run_batch(&variants, &times, self.jobs, session)?;
-        self.account(&taken);
+        self.account(&taken, session);
         for ((it, tally), names) in tried.iter_mut().zip(taken.tallies).zip(taken.names) {
             it.screened = tally;
             it.names = names;
@@ -90,9 +99,9 @@ impl Bench<'_> {
         let mut judged = 0;
         let mut ended = Ok(());
         for (at, index) in suspects.iter().enumerate() {
-            ended = self.run_beside(&prepared[*index], &mut tried[*index], session);
+            ended = self.run_beside(&prepared[*index], &mut tried[*index], suspects.len(), session);
             let Some((arm, beside)) = tried[*index].confirmed.filter(|_| ended.is_ok()) else { break };
-            chances[at] = (2.0 * chance(arm, beside)).min(1.0);
+            chances[at] = (LOOKS * chance(arm, beside)).min(1.0);
             judged += 1;
         }
         for (index, chance) in suspects.iter().zip(stats::holm(&chances)).take(judged) {
@@ -101,23 +110,22 @@ impl Bench<'_> {
         ended
     }
 
-    /// Runs a suspect and the check as it is. Half of the runs are enough where they leave nothing open; for looking twice,
-    /// chance counts double.
+    /// Runs a suspect, one of so many, and the check as it is, portion by portion until they tell, or are unlikely to.
     fn run_beside(
         &mut self,
         prepared: &Prepared,
         it: &mut Tried,
+        suspects: usize,
         session: &mut Session,
     ) -> Result<(), Failure> {
         let (mut arm, mut beside) = (Tally::default(), Tally::default());
-        for _ in 0..2 {
-            let both = [prepared, &self.base];
-            let taken = run_batch(&both, &[CONFIRM / 2, CONFIRM / 2], self.jobs, session)?;
-            self.account(&taken);
+        for (look, portion) in CONFIRM.into_iter().enumerate() {
+            let taken = run_batch(&[prepared, &self.base], &[portion, portion], self.jobs, session)?;
+            self.account(&taken, session);
             (arm, beside) = (sum(arm, taken.tallies[0]), sum(beside, taken.tallies[1]));
             it.confirmed = Some((arm, beside));
             self.go_on()?;
-            if pure(arm).is_some_and(|passed| pure(beside) == Some(!passed)) {
+            if !leaves_open(look, suspects, arm, beside) {
                 break;
             }
         }
@@ -125,13 +133,29 @@ impl Bench<'_> {
     }
 }
 
+/// Whether another portion is worth its runs, after portions up to that one of a suspect among so many.
+fn leaves_open(look: usize, suspects: usize, arm: Tally, beside: Tally) -> bool {
+    if look == 0 {
+        return pure(arm).is_none_or(|passed| pure(beside) != Some(!passed));
+    }
+    let chance = chance(arm, beside);
+    let all = f64::from(u32::try_from(suspects).unwrap_or(u32::MAX));
+    chance < NEAR && LOOKS * all * chance >= SURE
+}
+
 /// What stands out among the screened, the likeliest first.
 fn suspects(before: Tally, tried: &[Tried]) -> Vec<usize> {
+    let all = tried.iter().fold(before, |all, it| sum(all, it.screened));
     let mut suspects: Vec<(usize, f64)> = Vec::new();
     for (index, it) in tried.iter().enumerate() {
-        let chance = chance(it.screened, before);
-        if chance < SUSPICIOUS {
-            suspects.push((index, chance));
+        let of_axis = tried.iter().filter(|other| other.arm.axis == it.arm.axis);
+        let of_axis = of_axis.fold(Tally::default(), |all, it| sum(all, it.screened));
+        let rest = Tally { passed: all.passed - of_axis.passed, failed: all.failed - of_axis.failed };
+        let (beside, among) = (chance(it.screened, before), chance(it.screened, rest));
+        // Where other inputs decide, the rest is no measure of the check as it is: what goes as that does stands not out.
+        let differs = sign(it.screened, rest) == sign(it.screened, before);
+        if beside < SUSPICIOUS || (differs && among < SUSPICIOUS_AMONG_ALL) {
+            suspects.push((index, if differs { beside.min(among) } else { beside }));
         }
     }
     suspects.sort_by(|one, other| one.1.total_cmp(&other.1));
@@ -142,6 +166,12 @@ fn suspects(before: Tally, tried: &[Tried]) -> Vec<usize> {
         *count <= SUSPECTS
     });
     suspects.into_iter().map(|(index, _)| index).collect()
+}
+
+/// Which of two conditions fails more, by its share of runs.
+fn sign(one: Tally, other: Tally) -> Ordering {
+    let share = |it: Tally, of: Tally| u128::from(it.failed) * u128::from(of.passed + of.failed);
+    share(one, other).cmp(&share(other, one))
 }
 
 pub(super) fn sum(one: Tally, other: Tally) -> Tally {
@@ -161,5 +191,44 @@ pub(super) fn pure(tally: Tally) -> Option<bool> {
         Tally { failed: 0, .. } => Some(true),
         Tally { passed: 0, .. } => Some(false),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::flake::explain::axes::Turn;
+
+    fn tally(passed: u64, failed: u64) -> Tally {
+        Tally { passed, failed }
+    }
+
+    fn tried(axis: &'static str, screened: Tally) -> Tried {
+        Tried { screened, ..Tried::new(Arm { axis, cause: axis, turn: Turn::Umask(0) }) }
+    }
+
+    #[test]
+    fn what_always_fails_stands_out_of_a_check_that_fails_half_of_the_time_and_began_with_few_passes() {
+        let mut all: Vec<Tried> = (0..12).map(|_| tried("terminal", tally(4, 4))).collect();
+        all.push(tried("hash_seed", tally(0, 8)));
+        assert_eq!(suspects(tally(6, 14), &all), [12]);
+    }
+
+    #[test]
+    fn what_goes_as_the_check_does_stands_not_out_where_another_input_decides() {
+        let mut all: Vec<Tried> = (0..25).map(|_| tried("clock", tally(0, 3))).collect();
+        all.push(tried("umask", tally(8, 0)));
+        assert!(!suspects(tally(20, 0), &all).contains(&25));
+    }
+
+    #[test]
+    fn a_suspect_is_run_until_it_is_sure_or_far_from_it() {
+        // Opposite without exception.
+        assert!(!leaves_open(0, 3, tally(10, 0), tally(0, 10)));
+        assert!(leaves_open(0, 3, tally(10, 0), tally(4, 6)));
+        // Always and half of the time: near after 20 runs, sure after 40.
+        assert!(leaves_open(1, 6, tally(0, 20), tally(8, 12)));
+        assert!(!leaves_open(1, 6, tally(0, 20), tally(13, 7)));
+        assert!(!leaves_open(1, 6, tally(10, 10), tally(9, 11)));
     }
 }
