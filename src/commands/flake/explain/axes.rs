@@ -161,6 +161,8 @@ pub(super) fn plain(wish: &Wish, aslr: Aslr) -> Vec<Arm> {
 pub(super) struct Usual {
     /// The most memory at one time that a quarter of them stays within, in bytes.
     pub(super) memory: u64,
+    /// Wall time of the shortest.
+    pub(super) shortest: Duration,
     /// Wall time of the longest.
     pub(super) longest: Duration,
 }

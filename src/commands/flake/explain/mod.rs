@@ -215,7 +215,7 @@ impl Bench<'_> {
         arms.extend(axes::memory(&self.wish, usual, policy.limits.memory));
         arms.extend(axes::guises(&self.wish, usual, policy.limits.timeout));
         if let Some((suite, own)) = suite {
-            arms.extend(suite.arms(&own.order, usual.longest));
+            arms.extend(suite.arms(&own.order, usual.shortest));
         }
         match policy.clock {
             Clock::Fixed { start, .. } => arms.extend(axes::clock(start)),
@@ -298,6 +298,7 @@ impl Bench<'_> {
         used.sort_unstable();
         Ok(Usual {
             memory: used.get(used.len() / 4).map_or(0, |(memory, _)| *memory),
+            shortest: used.iter().map(|(_, took)| *took).min().unwrap_or_default(),
             longest: used.iter().map(|(_, took)| *took).max().unwrap_or_default(),
         })
     }
