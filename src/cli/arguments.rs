@@ -294,7 +294,7 @@ pub(super) struct CheckArgs {
     pub(super) confine: ConfineArgs,
     /// A pass with fewer than N tests is a failure [N: 1]
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1",
-        value_parser = count::<{ u64::MAX }>, help_heading = "Command and output")]
+        value_parser = count::<u64, { u64::MAX }>, help_heading = "Command and output")]
     pub(super) require_tests: Option<u64>,
     /// A command as one string, by `sh -c` if it needs one
     ///
@@ -364,7 +364,7 @@ pub(super) struct ConfineArgs {
     #[arg(long, value_name = "N", value_parser = parse_cpus, help_heading = "Limits")]
     pub(super) cpus: Option<u32>,
     /// Processes and threads at one time
-    #[arg(long, value_name = "N", value_parser = count::<{ u64::MAX }>, help_heading = "Limits")]
+    #[arg(long, value_name = "N", value_parser = count::<u64, { u64::MAX }>, help_heading = "Limits")]
     pub(super) pids: Option<u64>,
     /// What may be written in all, temporary files too
     ///

@@ -92,19 +92,13 @@ pub(super) fn clock_start(text: &str) -> Result<ClockStart, String> {
     }
 }
 
-/// A whole number from 1 to `MOST`.
-pub(super) fn count<const MOST: u64>(text: &str) -> Result<u64, String> {
+/// A whole number from 1 to `MOST`, of a type that has room for that.
+pub(super) fn count<T: TryFrom<u64>, const MOST: u64>(text: &str) -> Result<T, String> {
     let accepted = if MOST == u64::MAX { "1 or more".to_owned() } else { format!("from 1 to {MOST}") };
-    text.parse()
-        .ok()
-        .filter(|number| (1..=MOST).contains(number))
-        .ok_or_else(|| format!("`{text}` is not a whole number, {accepted}"))
-}
-
-/// A whole number from 1 to `MOST`, where that is small.
-pub(super) fn small_count<const MOST: u16>(text: &str) -> Result<u16, String> {
     let number = text.parse().ok().filter(|number| (1..=MOST).contains(number));
-    number.ok_or_else(|| format!("`{text}` is not a whole number, from 1 to {MOST}"))
+    number
+        .and_then(|number| T::try_from(number).ok())
+        .ok_or_else(|| format!("`{text}` is not a whole number, {accepted}"))
 }
 
 /// A size that is not zero.

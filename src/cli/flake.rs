@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::cli::arguments::CheckArgs;
-use crate::cli::choices::{count, small_count};
+use crate::cli::choices::count;
 use crate::cli::request::{CheckRequest, check};
 use crate::cli::{Exit, usage};
 use crate::model::units::{Share, parse_duration};
@@ -40,7 +40,7 @@ pub(super) struct FlakeArgs {
     #[command(flatten)]
     check: CheckArgs,
     /// Run it N times
-    #[arg(long, value_name = "N", value_parser = count::<10_000_000>, group = "goal",
+    #[arg(long, value_name = "N", value_parser = count::<u64, 10_000_000>, group = "goal",
         help_heading = "How often")]
     runs: Option<u64>,
     /// Until it is known whether it fails less than RATE
@@ -73,10 +73,10 @@ pub(super) struct FlakeArgs {
     #[arg(long, value_name = "SHARE", value_parser = confidence, help_heading = "How often")]
     confidence: Option<Share>,
     /// Runs at one time [default: one for each processor]
-    #[arg(long, value_name = "J", value_parser = small_count::<256>, help_heading = "How often")]
+    #[arg(long, value_name = "J", value_parser = count::<u16, 256>, help_heading = "How often")]
     jobs: Option<u16>,
     /// Never more runs than this
-    #[arg(long, value_name = "N", value_parser = count::<10_000_000>,
+    #[arg(long, value_name = "N", value_parser = count::<u64, 10_000_000>,
         conflicts_with = "runs", help_heading = "How often")]
     max_runs: Option<u64>,
     /// Take the quarantine file from this revision

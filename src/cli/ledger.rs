@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::cli::arguments::ConfineArgs;
-use crate::cli::choices::small_count;
+use crate::cli::choices::count;
 use crate::cli::request::{CheckRequest, TreeChoice, confined};
 use crate::cli::{Exit, usage};
 use clap::{Args, Subcommand, ValueEnum};
@@ -31,7 +31,7 @@ pub(super) struct ReconcileArgs {
     ///
     /// The answer is the same.
     #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true,
-        value_parser = small_count::<1024>)]
+        value_parser = count::<u16, 1024>)]
     jobs: u16,
     /// Write what was found into the ledger
     #[arg(long, conflicts_with = "from_history")]

@@ -29,8 +29,7 @@ pub(super) fn coarse_now() -> Instant {
 pub(super) struct Look {
     dev: u64,
     ino: u64,
-    /// In bytes.
-    pub(super) size: u64,
+    size: u64,
     mode: u16,
     owner: (u32, u32),
     links: u32,

@@ -4,7 +4,7 @@
 
 use crate::real::{plant, tool};
 use crate::support::probes::compile;
-use crate::support::{EVERYBODY, Env};
+use crate::support::{EVERYBODY, Env, Output};
 
 /// A date long past and one far ahead of any machine's.
 const DATES: [&str; 2] = ["2000-01-01T00:00:00Z", "2050-01-01T00:00:00Z"];
@@ -12,26 +12,19 @@ const MODES: [&str; 2] = ["ticking", "frozen"];
 /// Milliseconds that a wait may take longer than it has to.
 const LATE: i64 = 60_000;
 
+/// Runs a command under a clock.
+fn at(env: &Env, date: &str, mode: &str, command: &[&str]) -> Output {
+    let options = ["--clock", date, "--clock-mode", mode, "--timeout", "180s", "--"];
+    env.checkrun(&[&options, command].concat())
+}
+
 /// Runs `waits.c` for one way and insists on what it tells.
 #[track_caller]
 fn waits(env: &Env, way: &str, (milliseconds, repeat): (i64, usize), modes: &[&str]) {
     for date in DATES {
         for mode in modes {
             let (distance, times) = (milliseconds.to_string(), repeat.to_string());
-            let args = [
-                "--clock",
-                date,
-                "--clock-mode",
-                mode,
-                "--timeout",
-                "180s",
-                "--",
-                "./waits",
-                way,
-                &distance,
-                &times,
-            ];
-            let output = env.checkrun(&args);
+            let output = at(env, date, mode, &["./waits", way, &distance, &times]);
             let told = output.out();
             assert_eq!(
                 (output.status, told.lines().count()),
@@ -127,17 +120,7 @@ fn tokio_waits_as_long_as_it_says_in_both_runtimes() {
         plant(&env, &tool("tokio-waits"));
         for (date, start) in [(DATES[0], 946_684_800_u64), (DATES[1], 2_524_608_000)] {
             for mode in MODES {
-                let output = env.checkrun(&[
-                    "--clock",
-                    date,
-                    "--clock-mode",
-                    mode,
-                    "--timeout",
-                    "180s",
-                    "--",
-                    "./tokio-waits",
-                    mode,
-                ]);
+                let output = at(&env, date, mode, &["./tokio-waits", mode]);
                 assert_eq!(output.status, 0, "{date} {mode}: {}", output.err());
                 let began: u64 = output.out().trim().parse().expect("seconds");
                 assert!((start..start + 60).contains(&began), "{date} {mode}: {began}");

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Failures without a single pass after which a claim about a rate is given up.
 const HOPELESS: u64 = 5;
 /// Runs past their timeout without a single pass after which no further one is waited for.
-const TIMEOUTS: u64 = 2;
+pub(super) const TIMEOUTS: u64 = 2;
 /// Kinds of failures that are told of.
 const KINDS: usize = 10;
 

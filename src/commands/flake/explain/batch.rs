@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::commands::Failure;
+use crate::commands::flake::course::TIMEOUTS;
 use crate::commands::flake::explain::order::Names;
 use crate::commands::flake::not_started;
 use crate::model::case::{Case, Fate};
@@ -12,8 +13,6 @@ use crate::pipeline::{Director, Execution};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Runs past their timeout, and none in time, that are enough.
-const LATE: u64 = 2;
 /// Most tests of a check that are counted by name.
 const NAMES_MAX: usize = 2000;
 
@@ -74,7 +73,7 @@ impl<'a> Batch<'a> {
     }
 
     fn is_late(&self) -> bool {
-        self.gives_up && self.done >= LATE && self.late == self.done
+        self.gives_up && self.done >= TIMEOUTS && self.late == self.done
     }
 
     /// What came of it, also where somebody ended it before all had run.
