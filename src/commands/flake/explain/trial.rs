@@ -25,11 +25,10 @@ const LOOKS: f64 = 3.0;
 const NEAR: f64 = 0.05;
 /// Most suspects of one axis that are run again.
 const SUSPECTS: usize = 3;
-/// What makes a suspect: as unlikely as this by chance alone, beside the check as it is.
+/// What makes a suspect: as unlikely as this by chance alone, beside the check as it is or beside everything that was run with
+/// other inputs turned, most of which make no difference. Of a check that fails half of the time, the few runs of it as it is
+/// may look like nearly any rate; and of eight runs with too little memory for half of them, only one may fail.
 const SUSPICIOUS: f64 = 0.1;
-/// The same beside everything that was run with other inputs turned, most of which make no difference. Of a check that fails
-/// half of the time, the few runs of it as it is may look like nearly any rate.
-const SUSPICIOUS_AMONG_ALL: f64 = 0.05;
 /// What makes a cause, after the correction for all suspects.
 pub(super) const SURE: f64 = 0.01;
 
@@ -154,7 +153,7 @@ fn suspects(before: Tally, tried: &[Tried]) -> Vec<usize> {
         let (beside, among) = (chance(it.screened, before), chance(it.screened, rest));
         // Where other inputs decide, the rest is no measure of the check as it is: what goes as that does stands not out.
         let differs = sign(it.screened, rest) == sign(it.screened, before);
-        if beside < SUSPICIOUS || (differs && among < SUSPICIOUS_AMONG_ALL) {
+        if beside < SUSPICIOUS || (differs && among < SUSPICIOUS) {
             suspects.push((index, if differs { beside.min(among) } else { beside }));
         }
     }
@@ -219,6 +218,13 @@ mod tests {
         let mut all: Vec<Tried> = (0..25).map(|_| tried("clock", tally(0, 3))).collect();
         all.push(tried("umask", tally(8, 0)));
         assert!(!suspects(tally(20, 0), &all).contains(&25));
+    }
+
+    #[test]
+    fn one_failure_where_all_else_passed_stands_out_even_of_a_short_session() {
+        let mut all: Vec<Tried> = (0..8).map(|_| tried("umask", tally(8, 0))).collect();
+        all.push(tried("memory", tally(7, 1)));
+        assert_eq!(suspects(tally(20, 0), &all), [8]);
     }
 
     #[test]
