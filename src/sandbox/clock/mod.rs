@@ -29,7 +29,7 @@ use rustix::time::ClockId;
 use std::collections::HashMap;
 use std::io;
 use std::time::Duration;
-use target::Target;
+use target::{Target, tell_pair};
 use timeline::{Timeline, join, split};
 use vdso::{Patch, Route};
 use waits::Sleeper;
@@ -161,12 +161,11 @@ impl Clock {
 
     fn reading(&mut self, target: Target<'_>, at: u64, unit: i64) -> Verdict {
         let (seconds, nanoseconds) = split(self.timeline.read(steady_now(), target.pid));
-        fault_unless(target.memory().and_then(|memory| memory.write_pair(at, (seconds, nanoseconds / unit))))
+        fault_unless(tell_pair(target.pid, at, (seconds, nanoseconds / unit)))
     }
 
     fn time_of_day(&mut self, target: Target<'_>, at: u64, zone: u64) -> Verdict {
-        let zone_written =
-            if zone == 0 { Ok(()) } else { target.memory().and_then(|it| it.write(zone, &[0; 8])) };
+        let zone_written = if zone == 0 { Ok(()) } else { sys::write_memory(target.pid, zone, &[0; 8]) };
         if at == 0 || zone_written.is_err() {
             return fault_unless(zone_written);
         }
@@ -176,7 +175,7 @@ impl Clock {
     #[cfg(target_arch = "x86_64")]
     fn seconds(&mut self, target: Target<'_>, at: u64) -> Verdict {
         let (seconds, _) = split(self.timeline.read(steady_now(), target.pid));
-        if at != 0 && target.memory().and_then(|memory| memory.write(at, &seconds.to_ne_bytes())).is_err() {
+        if at != 0 && sys::write_memory(target.pid, at, &seconds.to_ne_bytes()).is_err() {
             return Verdict::Fail(libc::EFAULT);
         }
         Verdict::Return(seconds)
@@ -198,7 +197,7 @@ impl Clock {
         put(72, seconds);
         put(80, nanoseconds / 1000);
         put(88, 10_000); // microseconds per tick
-        match memory.write(at, &state) {
+        match sys::write_memory(target.pid, at, &state) {
             Ok(()) => Verdict::Return(TIME_ERROR),
             Err(_) => Verdict::Fail(libc::EFAULT),
         }

@@ -127,14 +127,24 @@ impl Memory {
 
     /// Writes two 64-bit words.
     pub(super) fn write_pair(&self, at: u64, pair: (i64, i64)) -> io::Result<()> {
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&pair.0.to_ne_bytes());
-        bytes[8..].copy_from_slice(&pair.1.to_ne_bytes());
-        self.write(at, &bytes)
+        self.write(at, &pair_bytes(pair))
     }
 
     /// Writes bytes.
     pub(super) fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         self.0.write_all_at(bytes, at)
     }
+}
+
+/// Writes two 64-bit words, a timespec, where the thread might have written them itself; elsewhere it is a fault, as in the
+/// kernel.
+pub(super) fn tell_pair(pid: u32, at: u64, pair: (i64, i64)) -> io::Result<()> {
+    sys::write_memory(pid, at, &pair_bytes(pair))
+}
+
+fn pair_bytes(pair: (i64, i64)) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&pair.0.to_ne_bytes());
+    bytes[8..].copy_from_slice(&pair.1.to_ne_bytes());
+    bytes
 }

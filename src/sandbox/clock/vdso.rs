@@ -45,13 +45,8 @@ pub(super) struct Patch {
 pub(super) fn patch(route: Route) -> Option<Patch> {
     let image = own_image()?;
     let stub = sys::clock_stub()?;
-    let clock_gettime = symbol(&image, native::CLOCK_GETTIME)?;
-    let used = image.len() - image.iter().rev().take_while(|byte| **byte == 0).count();
-    // A little distance, since a table may well end in a zero that counts.
-    let place = (used + 64).next_multiple_of(16);
-    if place + stub.code.len() > image.len() {
-        return None;
-    }
+    let (clock_gettime, _) = symbol(&image, native::CLOCK_GETTIME)?;
+    let place = room(&image, stub.code.len())?;
     let mut new = image.clone();
     new[place..place + stub.code.len()].copy_from_slice(stub.code);
     let moved = native::movable_prefix(image.get(clock_gettime..)?);
@@ -80,13 +75,29 @@ pub(super) fn patch(route: Route) -> Option<Patch> {
     }
     native::divert(&mut new, clock_gettime, place)?;
     for (name, at) in [(native::GETTIMEOFDAY, Some(stub.gettimeofday)), (native::TIME, stub.time)] {
-        if let (Some(function), Some(at)) = (symbol(&image, name), at) {
+        if let (Some((function, _)), Some(at)) = (symbol(&image, name), at) {
             native::divert(&mut new, function, place + at)?;
         }
     }
     let first = new.iter().zip(&image).position(|(a, b)| a != b)?;
     let last = new.iter().zip(&image).rposition(|(a, b)| a != b)?;
     Some(Patch { at: u64::try_from(first).ok()?, bytes: new[first..=last].to_vec() })
+}
+
+/// Where new code of so many bytes can lie. Best over the rest of `gettimeofday`, which has no way into its middle and is
+/// diverted at its head: it is near the other functions, and each page that is written is one that every process has to
+/// have for itself. Else behind everything that is there.
+fn room(image: &[u8], length: usize) -> Option<usize> {
+    if let Some((function, size)) = symbol(image, native::GETTIMEOFDAY) {
+        let place = (function + 16).next_multiple_of(16);
+        if place + length <= function + size {
+            return Some(place);
+        }
+    }
+    let used = image.len() - image.iter().rev().take_while(|byte| **byte == 0).count();
+    // A little distance, since a table may well end in a zero that counts.
+    let place = (used + 64).next_multiple_of(16);
+    (place + length <= image.len()).then_some(place)
 }
 
 fn own_image() -> Option<Vec<u8>> {
@@ -99,9 +110,9 @@ fn own_image() -> Option<Vec<u8>> {
     Some(image)
 }
 
-/// Offset of a function, from the dynamic symbol table (elf(5); all of the vDSO's sections are in its one segment at
+/// Offset and length of a function, from the dynamic symbol table (elf(5); all of the vDSO's sections are in its one segment at
 /// their file offsets).
-fn symbol(image: &[u8], name: &[u8]) -> Option<usize> {
+fn symbol(image: &[u8], name: &[u8]) -> Option<(usize, usize)> {
     let word = |at: usize, size: usize| -> Option<usize> {
         let mut bytes = [0_u8; 8];
         bytes[..size].copy_from_slice(image.get(at..at + size)?);
@@ -118,7 +129,7 @@ fn symbol(image: &[u8], name: &[u8]) -> Option<usize> {
     (0..symbols_size / 24).map(|index| symbols_at + index * 24).find_map(|at| {
         let text = image.get(strings_at + word(at, 4)?..)?;
         let found = text.starts_with(name) && text.get(name.len()) == Some(&0);
-        found.then(|| word(at + 8, 8))?
+        if found { Some((word(at + 8, 8)?, word(at + 16, 8)?)) } else { None }
     })
 }
 
@@ -129,7 +140,7 @@ mod tests {
     #[test]
     fn this_kernels_vdso_can_be_patched_at_full_speed() {
         let image = own_image().expect("a vDSO");
-        let entry = symbol(&image, native::CLOCK_GETTIME).expect("its function");
+        let (entry, _) = symbol(&image, native::CLOCK_GETTIME).expect("its function");
         assert!(native::movable_prefix(&image[entry..]).is_some(), "{:x?}", &image[entry..entry + 16]);
         let patch = patch(Route::Offset { seconds: -10, nanoseconds: 5 }).expect("room in it");
         let mut new = image.clone();

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::sandbox::clock::lent::Pair;
-use crate::sandbox::clock::target::{Memory, Target};
+use crate::sandbox::clock::target::{Memory, Target, tell_pair};
 use crate::sandbox::clock::timeline::{Now, join, split};
 use crate::sandbox::clock::{Clock, fault_unless, is_wall, real_now, steady_now};
 use crate::sandbox::sys::{Notification, Verdict};
@@ -186,9 +186,8 @@ impl Clock {
         match rustix::time::timerfd_settime(&fd, flags, &setting) {
             Ok(before) if old != 0 => {
                 let pair = |spec: Timespec| (spec.tv_sec, spec.tv_nsec);
-                let told = memory
-                    .write_pair(old, pair(before.it_interval))
-                    .and_then(|()| memory.write_pair(old.wrapping_add(16), pair(before.it_value)));
+                let told = tell_pair(target.pid, old, pair(before.it_interval))
+                    .and_then(|()| tell_pair(target.pid, old.wrapping_add(16), pair(before.it_value)));
                 fault_unless(told)
             }
             Ok(_) => Verdict::Return(0),

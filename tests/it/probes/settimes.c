@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/timerfd.h>
 #include <sys/timex.h>
 #include <time.h>
 #include <unistd.h>
@@ -28,6 +30,16 @@ int main(void) {
     FAILS(EFAULT, syscall(SYS_time, bad));
 #endif
     FAILS(EFAULT, syscall(SYS_adjtimex, bad));
+    // Memory that the program itself may not write stays as it is.
+    const char *constant = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    FAILS(EFAULT, syscall(SYS_clock_gettime, CLOCK_REALTIME, constant));
+    FAILS(EFAULT, syscall(SYS_gettimeofday, constant, NULL));
+    FAILS(EFAULT, syscall(SYS_adjtimex, constant));
+    int timer = timerfd_create(CLOCK_REALTIME, 0);
+    struct itimerspec later = {.it_value = {.tv_sec = 4000000000}};
+    FAILS(EFAULT, syscall(SYS_timerfd_settime, timer, TFD_TIMER_ABSTIME, &later, constant));
+    for (size_t at = 0; at < 4096; at++)
+        if (constant[at]) return puts("constant memory was written"), 1;
     FAILS(EFAULT, syscall(SYS_clock_nanosleep, CLOCK_REALTIME, TIMER_ABSTIME, bad, NULL));
     FAILS(EINVAL, syscall(SYS_clock_nanosleep, CLOCK_REALTIME, TIMER_ABSTIME, &wrong, NULL));
     FAILS(EINVAL, syscall(SYS_clock_gettime, 77, &t));
