@@ -12,6 +12,7 @@ use crate::model::digest::Digest;
 use crate::model::event::{Event, Sink};
 use crate::model::evidence::CacheUse;
 use crate::model::shell::shell_words;
+use crate::model::units::show_instant;
 use crate::pipeline::{self, Caching, Prepared};
 use crate::report::{Answer, Circumstances, evidence_text};
 use crate::store::{Listing, Reader, Record, Store};
@@ -323,7 +324,11 @@ fn in_words(told: &Explanation) -> String {
         Some(id) => text.push_str(&format!("nearest is record {id}, from which it differs in:\n")),
     }
     for (name, before, after) in &told.differences {
-        text.push_str(&format!("  {name}: {before} -> {after}\n"));
+        let shown = |value: &String| match value.parse() {
+            Ok(secs) if name == "policy.clock_start" => show_instant(secs),
+            _ => value.clone(),
+        };
+        text.push_str(&format!("  {name}: {} -> {}\n", shown(before), shown(after)));
     }
     for (letter, path) in &told.paths {
         text.push_str(&format!("    {letter} {path}\n"));

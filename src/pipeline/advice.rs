@@ -134,7 +134,9 @@ fn program(verdict: &Verdict, prepared: &Prepared) -> Option<String> {
                 "{said}, and it is not among the prepared packages: name it in the project's requirements and prepare again"
             );
         }
-        return Some(match install(prepared, &word) {
+        // What is not prepared is told after it, with how to do so.
+        let is_told = |how: &str| prepared.unprepared.is_some() && how.contains("checkrun prepare");
+        return Some(match install(prepared, &word).filter(|how| !is_told(how)) {
             Some(how) => format!("{said}; {how}"),
             None => said,
         });

@@ -195,7 +195,8 @@ fn start_and_mode_are_part_of_the_key() {
     assert_eq!(different.len(), all.len(), "{all:?}");
     let explained =
         env.checkrun(&["explain", "--clock", "1999-01-01T00:00:00Z", "--", "true"]).expect(0).out();
-    assert!(explained.contains("policy.clock_start"), "{explained}");
+    assert!(explained.contains("  policy.clock_start: "), "{explained}");
+    assert!(explained.contains(" -> 1999-01-01T00:00:00Z\n"), "{explained}");
 }
 
 /// What the policy requires, and what the command line asks for, is had or nothing runs.

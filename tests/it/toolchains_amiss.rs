@@ -63,6 +63,12 @@ fn a_program_that_is_missing_is_named_with_what_to_install() {
                 "{told}"
             );
         }
+        // Where it would be prepared, that is told once.
+        env.write("package.json", "{}").write("yarn.lock", "# yarn lockfile v1\n").commit();
+        let result = with_path(&env, &path, &["--", "yarn", "test"]);
+        let told = reason(&result);
+        assert!(told.contains("`yarn` is not on your PATH; not_prepared: "), "{told}");
+        assert_eq!(told.matches("checkrun prepare").count(), 1, "{told}");
         // A shell's own words for it come as its status.
         let result = with_path(&env, &path, &["-c", "go vet && go test"]);
         assert_eq!((&result["outcome"], &result["exit"]), (&"failed".into(), &127.into()), "{result}");
