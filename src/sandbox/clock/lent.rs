@@ -4,7 +4,8 @@
 //! The kernel reads the time at the start of the call, after the supervisor has let it go on. Nothing tells when that
 //! is, so it is inferred: a thread that sleeps interruptibly, has stopped or ended, or makes another call, has read it.
 //! So has one that has been on a processor for longer than a call takes to begin, which is measured on the thread's own
-//! clock: on a busy machine it may be kept from running for as long as it likes.
+//! clock: on a busy machine it may be kept from running for as long as it likes. A virtual machine's processor may be taken away, too,
+//! and the time until it comes back is then counted as the thread's, in one piece; so its clock has to have gone on twice.
 #![forbid(unsafe_code)]
 
 use crate::sandbox::clock::target::{Memory, Target};
@@ -18,6 +19,8 @@ const LOOK: Duration = Duration::from_micros(20);
 const DOUBLINGS: u32 = 8;
 /// Nanoseconds on a processor after which a thread has begun its call; it takes about two thousand.
 const BEGUN: u64 = 1_000_000;
+/// How often at least its time on a processor was seen to have grown by then.
+const STEPS: u32 = 2;
 /// Times lent before that are remembered: a copy of lent memory (a fork at the wrong moment) is known by them.
 const REMEMBERED: usize = 4_096;
 
@@ -33,8 +36,17 @@ struct Loan {
     at: u64,
     original: Pair,
     written: Pair,
-    /// The thread's time on a processor when it was let go on.
+    since: Progress,
+}
+
+/// What a thread was seen to do since it was let go on.
+#[derive(Debug)]
+struct Progress {
+    /// Its time on a processor then, and when last looked at, in nanoseconds.
     spent: u64,
+    last: u64,
+    /// How often that was seen to have grown.
+    steps: u32,
 }
 
 /// All that is lent.
@@ -84,7 +96,7 @@ impl Lent {
             at,
             original,
             written,
-            spent: target.processor_time(),
+            since: Progress::new(target.processor_time()),
         };
         for other in self.loans.iter_mut().filter(|other| other.shares(&loan)) {
             other.written = written;
@@ -113,9 +125,11 @@ impl Lent {
         (!self.loans.is_empty()).then(|| LOOK * (1 << self.looks.min(DOUBLINGS)))
     }
 
-    fn settle(&mut self, is_over: impl Fn(&Loan) -> bool) {
-        let (over, open): (Vec<Loan>, Vec<Loan>) =
-            std::mem::take(&mut self.loans).into_iter().partition(|loan| is_over(loan));
+    fn settle(&mut self, is_over: impl Fn(&mut Loan) -> bool) {
+        let (mut over, mut open) = (Vec::new(), Vec::new());
+        for mut loan in std::mem::take(&mut self.loans) {
+            if is_over(&mut loan) { over.push(loan) } else { open.push(loan) }
+        }
         for loan in over {
             // Another thread may be about to read the very same memory; then it is that one's to put back.
             if !open.iter().any(|other| other.shares(&loan)) {
@@ -126,16 +140,31 @@ impl Lent {
     }
 }
 
+impl Progress {
+    fn new(spent: u64) -> Self {
+        Self { spent, last: spent, steps: 0 }
+    }
+
+    /// Whether a thread whose time on a processor is this by now has begun its call.
+    fn has_begun(&mut self, now: u64) -> bool {
+        if now > self.last {
+            self.last = now;
+            self.steps = self.steps.saturating_add(1);
+        }
+        self.steps >= STEPS && now.saturating_sub(self.spent) >= BEGUN
+    }
+}
+
 impl Loan {
     fn shares(&self, other: &Self) -> bool {
         (self.at, self.original, self.process) == (other.at, other.original, other.process)
     }
 
-    fn is_read(&self, proc: BorrowedFd<'_>) -> bool {
+    fn is_read(&mut self, proc: BorrowedFd<'_>) -> bool {
         let target = Target { proc, pid: self.pid };
         match target.state() {
             // Running, or waiting for a lock of the kernel's or for a page: that may be before it has read the time.
-            Some('R' | 'D') => target.processor_time().saturating_sub(self.spent) >= BEGUN,
+            Some('R' | 'D') => self.since.has_begun(target.processor_time()),
             _ => true,
         }
     }
@@ -145,5 +174,23 @@ impl Loan {
         if self.memory.pair(self.at).is_ok_and(|current| current == self.written) {
             drop(self.memory.write_pair(self.at, self.original));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_that_comes_in_one_piece_does_not_show_that_a_thread_ran() {
+        let mut since = Progress::new(5_000_000);
+        assert!(!since.has_begun(5_000_000), "not on a processor yet");
+        assert!(!since.has_begun(29_000_000), "its processor may have been taken away");
+        assert!(!since.has_begun(29_000_000));
+        assert!(since.has_begun(33_000_000), "and it has gone on since");
+
+        let mut since = Progress::new(0);
+        assert!(!since.has_begun(400_000) && !since.has_begun(800_000), "both together too short");
+        assert!(since.has_begun(1_200_000));
     }
 }
