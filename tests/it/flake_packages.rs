@@ -1,5 +1,5 @@
-//! Published packages whose tests are known to be flaky, and whether the cause is found: one each time, all with
-//! `CHECKRUN_LONG=1`. Where they come from is in `.ci/tools`; what was found for these and others is in `docs/flakes.md`.
+//! Published packages whose tests are known to be flaky, and whether the cause is found: one as a rule, the
+//! others are ignored (`cargo nextest run --run-ignored all`). Where they come from is in `.ci/tools`; what was found for these and others is in `docs/flakes.md`.
 
 use crate::flake_causes::explain_with;
 use crate::real::{open_tool, plant, tool};
@@ -48,10 +48,6 @@ fn is_explained(env: &Env, package: &Package) {
     say(&format!("{} runs, {} s, causes {}", told["runs"], told["secs"], told["causes"]));
 }
 
-fn is_long() -> bool {
-    std::env::var_os("CHECKRUN_LONG").is_some()
-}
-
 // felixge/node-dateformat#41: what is expected was written down in one zone.
 #[test]
 fn dateformat_depends_on_the_time_zone() {
@@ -68,10 +64,8 @@ fn dateformat_depends_on_the_time_zone() {
 
 // spulec/freezegun#407: the module that a test imports stays imported.
 #[test]
+#[ignore = "takes minutes"]
 fn freezegun_has_a_test_that_passes_once_in_a_process() {
-    if !is_long() {
-        return;
-    }
     let package = Package {
         from: Some("flaky/freezegun"),
         options: &["--axis", "repetition"],
@@ -92,10 +86,8 @@ fn freezegun_has_a_test_that_passes_once_in_a_process() {
 
 // From the dataset of flaky tests IDoFT: what its logger was set to stays set.
 #[test]
+#[ignore = "takes minutes"]
 fn logzero_has_a_test_that_depends_on_those_before_it() {
-    if !is_long() {
-        return;
-    }
     let package = Package {
         from: Some("flaky/logzero"),
         options: &["--axis", "order"],
@@ -112,10 +104,8 @@ fn logzero_has_a_test_that_depends_on_those_before_it() {
 
 // vacanza/holidays#234: tests that count on the current year.
 #[test]
+#[ignore = "takes minutes"]
 fn holidays_depends_on_the_year() {
-    if !is_long() {
-        return;
-    }
     let package = Package {
         from: Some("holidays"),
         options: &["--axis", "clock", "--clock", "2019-06-01T00:00:00Z"],
@@ -129,10 +119,8 @@ fn holidays_depends_on_the_year() {
 
 // arthurdejong/python-stdnum#431: who was not born yet is born.
 #[test]
+#[ignore = "takes minutes"]
 fn python_stdnum_depends_on_the_date() {
-    if !is_long() {
-        return;
-    }
     let package = Package {
         from: Some("python-stdnum"),
         options: &["--axis", "clock"],
@@ -157,10 +145,8 @@ fn python_stdnum_depends_on_the_date() {
 // jaraco/tempora#7: a year and some hours later is another year at the end of one. The time zone moves that end, but it is
 // the date that decides.
 #[test]
+#[ignore = "takes minutes"]
 fn tempora_depends_on_the_date_before_it_depends_on_the_time_zone() {
-    if !is_long() {
-        return;
-    }
     let package = Package {
         from: Some("flaky/tempora"),
         options: &["--axis", "clock", "--axis", "timezone"],
@@ -174,10 +160,8 @@ fn tempora_depends_on_the_date_before_it_depends_on_the_time_zone() {
 
 // golang/go#71089: a chain of certificates ended on the first day of 2025. The program is static.
 #[test]
+#[ignore = "takes minutes"]
 fn gos_own_tests_of_tls_depend_on_the_date() {
-    if !is_long() {
-        return;
-    }
     let env = Env::of(Who::User);
     let go = open_tool("go");
     let mut build = env.as_who(go.join("bin/go"));

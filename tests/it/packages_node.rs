@@ -1,5 +1,5 @@
 //! Node projects: workspaces, install scripts, lock files out of step, and published packages with their own tests by vitest
-//! and jest, with `CHECKRUN_LONG=1` also straight from the npm registry by npm, yarn and pnpm.
+//! and jest, those that are ignored as a rule also straight from the npm registry by npm, yarn and pnpm.
 
 use crate::packages::{Served, json};
 use crate::real::{plant, tool};
@@ -175,11 +175,9 @@ fn a_published_package_passes_its_own_vitest_suite_without_network() {
 }
 
 #[test]
+#[ignore = "takes minutes"]
 fn a_published_package_passes_its_own_jest_suite_without_network() {
     // More than 250 packages, and half a minute of two processors for each.
-    if std::env::var_os("CHECKRUN_LONG").is_none() {
-        return;
-    }
     passes_without_network(&CSS_TO_REACT_NATIVE, &["npm", "test"]);
 }
 
@@ -193,9 +191,6 @@ fn author(env: &Env, args: &[&str]) {
 
 /// With network for the lock file and for `prepare`, which fetches the package manager too where it is not npm.
 fn from_the_registry(lock: &[&str], manager: &str) {
-    if std::env::var_os("CHECKRUN_LONG").is_none() {
-        return;
-    }
     for who in EVERYBODY {
         let env = Env::of(who);
         plant(&env, &tool("css-what").join("project"));
@@ -209,21 +204,25 @@ fn from_the_registry(lock: &[&str], manager: &str) {
 }
 
 #[test]
+#[ignore = "takes minutes"]
 fn npm_prepares_a_published_package_from_the_registry() {
     from_the_registry(&["npm", "install", "--package-lock-only"], "npm");
 }
 
 #[test]
+#[ignore = "takes minutes"]
 fn yarn_prepares_a_published_package_from_the_registry() {
     from_the_registry(&["yarn@1.22.22", "install", "--ignore-scripts"], "yarn");
 }
 
 #[test]
+#[ignore = "takes minutes"]
 fn yarn_of_today_prepares_a_published_package_from_the_registry() {
     from_the_registry(&["-p", "@yarnpkg/cli-dist@4.9.2", "yarn", "install", "--mode=skip-build"], "yarn");
 }
 
 #[test]
+#[ignore = "takes minutes"]
 fn pnpm_prepares_a_published_package_from_the_registry() {
     from_the_registry(&["pnpm@9.15.4", "install", "--lockfile-only"], "pnpm");
 }
