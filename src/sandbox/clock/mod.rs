@@ -50,6 +50,9 @@ pub(super) struct Clock {
     files: FileTimes,
     /// By process: where the vDSO lay when it was rewritten.
     rewritten: HashMap<u32, u64>,
+    /// How far behind the start of the vDSO programs say that they start, by the place within a page from which they say it:
+    /// the loader, whose call it mostly is, lies at a fixed distance.
+    distances: HashMap<u64, u64>,
     escaped: Option<String>,
     escapes: u32,
 }
@@ -75,6 +78,7 @@ impl Clock {
             sleepers: Vec::new(),
             files,
             rewritten: HashMap::new(),
+            distances: HashMap::new(),
             escaped: None,
             escapes: 0,
         })
@@ -129,14 +133,7 @@ impl Clock {
             return;
         }
         self.files.program_start(call, target.proc);
-        let patch = &self.patch;
-        let written = target.vdso().and_then(|base| {
-            // A program may be started without a vDSO; then it makes system calls, which are answered.
-            base.map_or(Ok(None), |base| {
-                target.memory()?.write(base + patch.at, &patch.bytes).map(|()| Some(base))
-            })
-        });
-        match written {
+        match self.rewrite(call, target) {
             Ok(Some(base)) => {
                 if self.rewritten.len() >= REMEMBERED {
                     self.rewritten.clear();
@@ -148,6 +145,27 @@ impl Clock {
             }
             _ => {}
         }
+    }
+
+    /// Writes over the vDSO of a program that starts; where that lies. A program may be started without one; then it makes
+    /// system calls, which are answered.
+    fn rewrite(&mut self, call: &Notification, target: Target<'_>) -> io::Result<Option<u64>> {
+        let memory = target.memory()?;
+        let within_page = call.instruction & 0xfff;
+        let likely =
+            self.distances.get(&within_page).map(|distance| call.instruction.wrapping_sub(*distance));
+        let is_there = |base: &u64| memory.holds(base.wrapping_add(self.patch.at), &self.patch.original);
+        let base = match likely.filter(is_there) {
+            Some(base) => base,
+            // To ask the kernel takes as long as all else here together.
+            None => match target.vdso()? {
+                Some(base) => base,
+                None => return Ok(None),
+            },
+        };
+        self.distances.insert(within_page, call.instruction.wrapping_sub(base));
+        memory.write(base.wrapping_add(self.patch.at), &self.patch.bytes)?;
+        Ok(Some(base))
     }
 
     /// Whether what this process runs was dealt with: another program that it has become since has its vDSO as the kernel

@@ -110,6 +110,12 @@ impl Memory {
         self.0.read_exact_at(bytes, at)
     }
 
+    /// Whether these bytes are at a place.
+    pub(super) fn holds(&self, at: u64, bytes: &[u8]) -> bool {
+        let mut found = vec![0; bytes.len()];
+        self.read(at, &mut found).is_ok() && found == bytes
+    }
+
     /// Reads one 32-bit word.
     pub(super) fn word(&self, at: u64) -> io::Result<u32> {
         let mut bytes = [0; 4];

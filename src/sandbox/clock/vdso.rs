@@ -38,6 +38,8 @@ pub(super) struct Patch {
     pub(super) at: u64,
     /// All bytes from there to the last changed one.
     pub(super) bytes: Vec<u8>,
+    /// What the kernel has there.
+    pub(super) original: Vec<u8>,
 }
 
 /// Makes the patch from this process's own vDSO, which is the same in every process of the machine (vdso(7)).
@@ -81,7 +83,8 @@ pub(super) fn patch(route: Route) -> Option<Patch> {
     }
     let first = new.iter().zip(&image).position(|(a, b)| a != b)?;
     let last = new.iter().zip(&image).rposition(|(a, b)| a != b)?;
-    Some(Patch { at: u64::try_from(first).ok()?, bytes: new[first..=last].to_vec() })
+    let part = |image: &[u8]| image[first..=last].to_vec();
+    Some(Patch { at: u64::try_from(first).ok()?, bytes: part(&new), original: part(&image) })
 }
 
 /// Where new code of so many bytes can lie. Best over the rest of `gettimeofday`, which has no way into its middle and is
