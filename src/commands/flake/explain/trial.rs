@@ -21,8 +21,8 @@ const SCREEN_CLOCK: u64 = 3;
 const CONFIRM: [u64; 3] = [10, 10, 20];
 /// Looks at a suspect: chance has as many occasions.
 const LOOKS: f64 = 3.0;
-/// What is near to telling: as unlikely as this by chance alone.
-const NEAR: f64 = 0.05;
+/// What is near to telling: as unlikely as this by chance alone, such as four failures of twenty beside none.
+const NEAR: f64 = 0.15;
 /// Most suspects of one axis that are run again.
 const SUSPECTS: usize = 3;
 /// What makes a suspect: as unlikely as this by chance alone, beside the check as it is or beside everything that was run with
@@ -236,5 +236,6 @@ mod tests {
         assert!(leaves_open(1, 6, tally(0, 20), tally(8, 12)));
         assert!(!leaves_open(1, 6, tally(0, 20), tally(13, 7)));
         assert!(!leaves_open(1, 6, tally(10, 10), tally(9, 11)));
+        assert!(leaves_open(1, 1, tally(16, 4), tally(20, 0)));
     }
 }
