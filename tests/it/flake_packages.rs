@@ -1,5 +1,6 @@
 //! Published packages whose tests are known to be flaky, and whether the cause is found: one as a rule, the
-//! others are ignored (`cargo nextest run --run-ignored all`). Where they come from is in `.ci/tools`; what was found for these and others is in `docs/flakes.md`.
+//! others are ignored (`cargo nextest run --run-ignored all`). Where they come from is in `.ci/tools`; what was found for
+//! these and others is in `docs/flakes.md`.
 
 use crate::flake_causes::explain_with;
 use crate::real::{open_tool, plant, tool};

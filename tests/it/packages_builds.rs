@@ -77,9 +77,8 @@ fn a_published_maven_project_passes_its_own_suite_against_debians_repository() {
 
 // Surefire fetches what runs the tests only where there are classes to look at.
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes several minutes of JVMs"]
 fn a_maven_project_is_prepared_from_a_repository_and_tested_without_network() {
-    // Several minutes of JVMs.
     for who in EVERYBODY {
         let env = Env::of(who);
         let served = Served::new(Path::new("/usr/share/maven-repo"));
@@ -135,9 +134,8 @@ fn a_cmake_project_is_built_from_clean_and_ctest_is_counted() {
 // Automake's rules would make configure and its kin anew where a file seems older than what it is made from, and configure
 // refuses a clock that stands behind its files ("newly created file is older than distributed files").
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "looks for a minute and more for what every machine has"]
 fn an_autotools_project_is_configured_built_and_checked_from_clean() {
-    // A minute and more of looking for what every machine has.
     let env = Env::of(Who::User);
     sources(&env, &tool("hello"));
     let build = "./configure --disable-nls --quiet && make check";

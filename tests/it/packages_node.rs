@@ -175,9 +175,8 @@ fn a_published_package_passes_its_own_vitest_suite_without_network() {
 }
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "installs more than 250 packages and takes half a minute of two processors for each kind of caller"]
 fn a_published_package_passes_its_own_jest_suite_without_network() {
-    // More than 250 packages, and half a minute of two processors for each.
     passes_without_network(&CSS_TO_REACT_NATIVE, &["npm", "test"]);
 }
 

@@ -4,8 +4,9 @@
 //! The kernel reads the time at the start of the call, after the supervisor has let it go on. Nothing tells when that
 //! is, so it is inferred: a thread that sleeps interruptibly, has stopped or ended, or makes another call, has read it.
 //! So has one that has been on a processor for longer than a call takes to begin, which is measured on the thread's own
-//! clock: on a busy machine it may be kept from running for as long as it likes. A virtual machine's processor may be taken away, too,
-//! and the time until it comes back is then counted as the thread's, in one piece; so its clock has to have gone on twice.
+//! clock: on a busy machine it may be kept from running for as long as it likes. A virtual machine's
+//! processor may be taken away, too, and the time until it comes back is then counted as the thread's, in one piece; so its
+//! clock has to have gone on twice.
 #![forbid(unsafe_code)]
 
 use crate::sandbox::clock::target::{Memory, Target};

@@ -159,11 +159,13 @@ impl Clock {
             Some(base) => base,
             // To ask the kernel takes as long as all else here together.
             None => match target.vdso()? {
-                Some(base) => base,
+                Some(base) => {
+                    self.distances.insert(within_page, call.instruction.wrapping_sub(base));
+                    base
+                }
                 None => return Ok(None),
             },
         };
-        self.distances.insert(within_page, call.instruction.wrapping_sub(base));
         memory.write(base.wrapping_add(self.patch.at), &self.patch.bytes)?;
         Ok(Some(base))
     }
