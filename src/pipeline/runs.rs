@@ -60,26 +60,29 @@ pub(super) fn run(
     let Means { caching, around, ground, interrupts, again } = means;
     let copy = LogCopy::create(log)?;
     let stores = caching != Caching::Off && ground.is_cache();
+    // The full level holds all that a check writes in memory and needs no folder on the host.
+    let is_other = prepared.abilities.user.switch;
+    let make = || RunFolder::make(ground, is_other, around);
+    let folder = (prepared.action.level == Level::Landlock).then(make).transpose()?;
+    let scratch = folder.as_ref().map_or(Path::new(""), |folder| &folder.path);
+    let mut plan = Plan::new(&prepared.action, &prepared.abilities, scratch)?;
+    // What is not kept is not asked for: each look at a path costs the check a detour.
+    plan.observe &= stores;
+    // What does not depend on the tree is built meanwhile.
+    let begun = sandbox::begin(&plan)?;
     // Opened before the run: a cache that cannot be used is told at once, and not after an hour's work.
     if stores && !again {
         drop(Store::open_writer(&around.store)?);
     }
     let (tree, _in_use) = lay_out(prepared, ground, sink)?;
     let foreign = prepared.snapshot.foreign(prepared.action.filled)?;
-    // The full level holds all that a check writes in memory and needs no folder on the host.
-    let is_other = prepared.abilities.user.switch;
-    let make = || RunFolder::make(ground, is_other, around);
-    let folder = (prepared.action.level == Level::Landlock).then(make).transpose()?;
-    let scratch = folder.as_ref().map_or(Path::new(""), |folder| &folder.path);
-    let mut plan = Plan::new(&prepared.action, &prepared.abilities, tree, scratch)?;
-    // What is not kept is not asked for: each look at a path costs the check a detour.
-    plan.observe &= stores;
     let kept_log = if stores { LogWriter::new(&around.store.logs()) } else { LogWriter::digest_only() };
     let summary = Summary::new(prepared.action.runner.summary);
     let at = now();
     let since = coarse_now();
     let mut recording = Recording::new(sink, (kept_log, copy), summary, Lacking::new(prepared));
-    let seen = sandbox::run(&plan, interrupts, &mut recording)?;
+    // It is waited for when all the rest is done.
+    let (seen, _remains) = begun.run(&tree, interrupts, &mut recording)?;
     // One that the tree itself has says nothing of this run.
     let is_left = |path: &[u8]| !prepared.snapshot.has_file(path);
     let results = seen.results.iter().filter(|(path, _)| is_left(path));

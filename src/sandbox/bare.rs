@@ -5,6 +5,7 @@
 
 use crate::sandbox::channel::{self, Channels};
 use crate::sandbox::command::{self, Streams};
+use crate::sandbox::delivery::{self, Delivered};
 use crate::sandbox::landlock_rules::Grants;
 use crate::sandbox::plan::Plan;
 use crate::sandbox::wire::{At, Failure, Report, Step};
@@ -51,7 +52,8 @@ pub(super) fn grants(plan: &Plan) -> Grants {
 pub(super) fn run(plan: &Plan, channels: Channels) -> ! {
     channels.close_all_else();
     let Channels { launcher: to_launcher, init, stdout, stderr, null } = channels;
-    let done = prepare(plan)
+    let done = delivery::receive(&to_launcher)
+        .and_then(|layers| prepare(plan, &layers))
         .and_then(|scratch| {
             serve(plan, Streams { null, stdout, stderr, listener: None }, &init, &to_launcher)
                 .map(|()| scratch)
@@ -68,15 +70,15 @@ pub(super) fn run(plan: &Plan, channels: Channels) -> ! {
     }
 }
 
-fn prepare(plan: &Plan) -> Result<OwnedFd, Failure> {
+fn prepare(plan: &Plan, layers: &[Delivered]) -> Result<OwnedFd, Failure> {
     rustix::process::setsid().at(Step::Session, "")?;
     rustix::process::umask(Mode::from_raw_mode(0o022));
     let folder = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let scratch = rustix::fs::openat(CWD, &plan.scratch, folder, Mode::empty()).at(Step::Scratch, "")?;
     let open = |layer: &PathBuf| rustix::fs::openat(CWD, layer, folder, Mode::empty());
-    let open_all =
-        |layers: &[PathBuf]| layers.iter().map(open).collect::<Result<Vec<OwnedFd>, _>>().at(Step::Tree, "");
-    let (tree, home) = (open_all(&plan.tree)?, open_all(&plan.home)?);
+    let tree = layers.iter().map(|(layer, _)| layer).chain(&plan.beneath).map(open);
+    let tree = tree.collect::<Result<Vec<OwnedFd>, _>>().at(Step::Tree, "")?;
+    let home = plan.home.iter().map(open).collect::<Result<Vec<OwnedFd>, _>>().at(Step::Tree, "")?;
     if plan.user.switch {
         rustix::fs::fchown(
             &scratch,
@@ -144,7 +146,7 @@ fn become_command(plan: &Plan, streams: &Streams, orders: &OwnedFd, errors: &Own
         sys::prctl(libc::PR_SET_PDEATHSIG, signal).at(Step::Fork, "death signal").map(drop)
     });
     match ready {
-        Ok(()) => command::run(&plan, streams, errors),
+        Ok(()) => command::run(&plan, &command::make_ready(&plan, false), streams, errors),
         Err(failure) => {
             let _ = rustix::io::write(errors, &Report::Failed(failure).encode());
             sys::exit_now(127)

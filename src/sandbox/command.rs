@@ -29,10 +29,28 @@ pub(super) struct Streams {
     pub(super) listener: Option<OwnedFd>,
 }
 
+/// What can be made ready before the command's process is there, in the time that its parent waits for something.
+#[derive(Debug)]
+pub(super) struct Ready {
+    filter: Option<Vec<sys::Instruction>>,
+}
+
+/// Makes ready what does not depend on where the command runs, and gives all signals of this process, which the command
+/// inherits, their default action.
+pub(super) fn make_ready(plan: &Plan, listens: bool) -> Ready {
+    sys::default_signals();
+    let wanted = Wanted {
+        level: plan.level,
+        clock: listens && plan.uses(Layer::Clock),
+        inputs: listens && plan.observe,
+    };
+    Ready { filter: plan.uses(Layer::Seccomp).then(|| seccomp::program(wanted)) }
+}
+
 /// Becomes the command, in a process just forked from the init process. What goes wrong is written to `errors`,
 /// which closes by itself when the command is executed.
-pub(super) fn run(plan: &Plan, streams: &Streams, errors: &OwnedFd) -> ! {
-    let report = match become_command(plan, streams, errors) {
+pub(super) fn run(plan: &Plan, ready: &Ready, streams: &Streams, errors: &OwnedFd) -> ! {
+    let report = match become_command(plan, ready, streams, errors) {
         Ok(error) => Report::NotExecuted(error.raw_os_error().unwrap_or(libc::ENOENT)),
         Err(failure) => Report::Failed(failure),
     };
@@ -49,7 +67,12 @@ pub(super) fn outcome(errors: OwnedFd) -> Option<Report> {
 }
 
 /// Returns only where exec itself failed.
-fn become_command(plan: &Plan, streams: &Streams, errors: &OwnedFd) -> Result<io::Error, Failure> {
+fn become_command(
+    plan: &Plan,
+    ready: &Ready,
+    streams: &Streams,
+    errors: &OwnedFd,
+) -> Result<io::Error, Failure> {
     // Its own session: no terminal, and a process group that signals can be sent to as a whole.
     rustix::process::setsid().at(Step::Session, "")?;
     if plan.level == Level::Full {
@@ -73,15 +96,10 @@ fn become_command(plan: &Plan, streams: &Streams, errors: &OwnedFd) -> Result<io
         landlock_rules::apply(&grants(plan))?;
     }
     place_streams(streams, errors)?;
-    sys::reset_signals().at(Step::Descriptors, "signals")?;
+    sys::unblock_signals().at(Step::Descriptors, "signals")?;
     // Last: the filter refuses calls that the steps above need.
-    if plan.uses(Layer::Seccomp) {
-        let program = seccomp::program(Wanted {
-            level: plan.level,
-            clock: streams.listener.is_some() && plan.uses(Layer::Clock),
-            inputs: streams.listener.is_some() && plan.observe,
-        });
-        let listener = install(&program, streams.listener.is_some()).at(Step::Seccomp, "")?;
+    if let Some(filter) = &ready.filter {
+        let listener = install(filter, streams.listener.is_some()).at(Step::Seccomp, "")?;
         if let (Some(listener), Some(socket)) = (listener, &streams.listener) {
             channel::send(socket, &[1], Some(listener.as_fd())).at(Step::Listener, "")?;
         }

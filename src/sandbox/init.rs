@@ -6,6 +6,7 @@ use crate::model::guise::Shape;
 use crate::model::layer::Layer;
 use crate::model::policy::Network;
 use crate::sandbox::plan::Plan;
+use crate::sandbox::processors::Processors;
 use crate::sandbox::wire::{At, Failure, Order, Report, Step};
 use crate::sandbox::{cgroup, channel, command, mounts, network, proxy, sys};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -28,6 +29,8 @@ pub(super) struct Inside {
     pub(super) root: OwnedFd,
     /// Where the listener of the system call filter goes, if there is to be one.
     pub(super) listener: Option<OwnedFd>,
+    /// Those that the check is to have.
+    pub(super) processors: Processors,
 }
 
 /// Runs the init process in a process just forked from the supervisor; ends the process and with it the sandbox.
@@ -49,15 +52,21 @@ pub(super) fn run(plan: &Plan, inside: Inside) -> ! {
 
 /// An error has been sent to the launcher already where that was possible.
 fn serve(plan: &Plan, inside: Inside) -> Result<(), ()> {
-    let Inside { channel, stdout, stderr, null, root, listener } = inside;
+    let Inside { channel, stdout, stderr, null, root, listener, processors } = inside;
     let tell = |report: &Report| channel::send(&channel, &report.encode(), None).map_err(drop);
-    let child = prepare(plan, &channel, root).and_then(|()| {
+    let child = prepare(plan, &channel).and_then(|()| {
+        // While the supervisor still builds the root.
+        hide_command_line();
+        let ready = command::make_ready(plan, listener.is_some());
+        enter(plan, &channel, root)?;
+        // The supervisor sends the root when it has moved us.
+        processors.restore().at(Step::Affinity, "")?;
         let (read, write) = pipe_with(PipeFlags::CLOEXEC).at(Step::Fork, "pipe")?;
         let signals = sys::signal_descriptor(&[libc::SIGCHLD]).at(Step::Fork, "signals")?;
         match sys::fork().at(Step::Fork, "command")? {
             sys::Forked::Child => {
                 drop(read);
-                command::run(plan, &command::Streams { null, stdout, stderr, listener }, &write)
+                command::run(plan, &ready, &command::Streams { null, stdout, stderr, listener }, &write)
             }
             sys::Forked::Parent(pid) => Ok((pid, read, signals)),
         }
@@ -106,7 +115,8 @@ fn looked_for_network() -> bool {
         || six("Udp6NoPorts").or_else(|| six("Ip6OutNoRoutes")).is_some()
 }
 
-fn prepare(plan: &Plan, channel: &OwnedFd, supervisor: OwnedFd) -> Result<(), Failure> {
+/// What does not depend on the root.
+fn prepare(plan: &Plan, channel: &OwnedFd) -> Result<(), Failure> {
     let signal = libc::c_ulong::from(libc::SIGKILL.unsigned_abs());
     sys::prctl(libc::PR_SET_PDEATHSIG, signal).at(Step::Fork, "death signal")?;
     drop(sys::set_name(c"init"));
@@ -120,6 +130,11 @@ fn prepare(plan: &Plan, channel: &OwnedFd, supervisor: OwnedFd) -> Result<(), Fa
         // Ours is closed at once: whoever has it could take the check's connections.
         channel::send(channel, &report, Some(socket.as_fd())).at(Step::Proxy, "hand over")?;
     }
+    Ok(())
+}
+
+/// Enters the control group, and the root as soon as it is built.
+fn enter(plan: &Plan, channel: &OwnedFd, supervisor: OwnedFd) -> Result<(), Failure> {
     wait_for_go(channel)?;
     let Some((_, Some(root))) = channel::receive(supervisor.as_fd()).at(Step::Channel, "root")? else {
         // What went wrong is told by the supervisor itself.
@@ -132,6 +147,26 @@ fn prepare(plan: &Plan, channel: &OwnedFd, supervisor: OwnedFd) -> Result<(), Fa
     }
     mounts::mount_proc(root.as_fd())?;
     mounts::enter(root.as_fd())
+}
+
+/// Overwrites the copy of the launcher's command line and environment that /proc/1/cmdline would show to the check:
+/// host paths are none of its business and differ between machines (proc(5): arg_start, arg_end, fields 48 and 49).
+fn hide_command_line() {
+    let Ok(stat) = std::fs::read_to_string("/proc/self/stat") else { return };
+    let Some((_, fields)) = stat.rsplit_once(") ") else { return };
+    // Field 3 comes first here.
+    let field = |number: usize| fields.split(' ').nth(number - 3)?.parse::<u64>().ok();
+    for (start, end) in [(48, 49), (50, 51)] {
+        if let (Some(start), Some(end)) = (field(start), field(end))
+            && let Ok(length) = usize::try_from(end.saturating_sub(start))
+        {
+            let mut blank = vec![0_u8; length];
+            if length > 5 {
+                blank[..4].copy_from_slice(b"init");
+            }
+            drop(sys::write_memory(std::process::id(), start, &blank));
+        }
+    }
 }
 
 /// Waits until the control group is ready and we are in it, so that all that follows is counted. If the launcher is

@@ -14,6 +14,9 @@
 //! is the level without namespaces, `proxy` is the way to hosts that a policy names,
 //! `crew` runs one check several times at once, `beside` several checks, `wire` and `channel`
 //! are how the processes talk, `sys` holds all unsafe code.
+//!
+//! The sandbox is begun before the tree is laid out, whose layers are delivered to it (`delivery`): what does not depend on
+//! them is built meanwhile, on another processor where there is one (`processors`).
 
 pub mod beside;
 pub mod observer;
@@ -28,6 +31,7 @@ mod channel;
 mod clock;
 mod command;
 mod crew;
+mod delivery;
 mod etc;
 mod filter;
 mod init;
@@ -41,6 +45,7 @@ mod mounts;
 mod network;
 mod path_calls;
 mod place;
+mod processors;
 mod proxy;
 mod reports;
 mod seccomp;
@@ -54,7 +59,7 @@ mod ways;
 pub use cgroup::CgroupKind;
 pub use crew::{Crew, Heard};
 pub use interrupts::Interrupts;
-pub use launch::run;
+pub use launch::{Begun, Remains, begin};
 
 use crate::model::layer::Layer;
 use crate::sandbox::wire::{Failure, Step};

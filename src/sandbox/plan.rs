@@ -1,5 +1,5 @@
 //! What is to be built for one run, decided in full before anything is started: no system call, no look at the
-//! machine. A plan is made from an action, what the machine was found to offer, and where the tree was laid out.
+//! machine. A plan is made from an action and what the machine was found to offer; where the tree lies is told later.
 #![forbid(unsafe_code)]
 
 use crate::model::check::Action;
@@ -53,8 +53,8 @@ pub struct Plan {
     pub network: Network,
     /// What the proxy goes by, where the policy names hosts.
     pub proxy: Option<proxy::Rules>,
-    /// The folders on the host that make up the tree, each laid over the next; never written to.
-    pub tree: Vec<PathBuf>,
+    /// The folders on the host that lie beneath the tree's own, each laid over the next; often none, never written to.
+    pub beneath: Vec<PathBuf>,
     /// The folders on the host that the home folder starts with, as those of the tree; often none.
     pub home: Vec<PathBuf>,
     /// How it gets to its place.
@@ -106,19 +106,14 @@ impl Plan {
         matches!(self.cgroup, CgroupKind::V2 { .. })
     }
 
-    /// Decides how `action` is run on a machine with `abilities`.
+    /// Decides how `action` is run on a machine with `abilities`, wherever its tree will be laid out.
     ///
     /// # Errors
     /// Where the policy requires what the machine lacks, or a text that a program start takes has a NUL in it.
-    pub fn new(
-        action: &Action,
-        abilities: &Abilities,
-        mut tree: Vec<PathBuf>,
-        scratch: &Path,
-    ) -> Result<Self, SandboxError> {
-        // Lowest: what the tree itself has at such a place stays.
+    pub fn new(action: &Action, abilities: &Abilities, scratch: &Path) -> Result<Self, SandboxError> {
+        // Beneath: what the tree itself has at such a place stays.
         let in_tree = action.deps.iter().filter(|layer| layer.in_tree);
-        tree.extend(in_tree.map(|layer| layer.folder.join("tree")));
+        let beneath = in_tree.map(|layer| layer.folder.join("tree")).collect();
         let in_home = action.deps.iter().filter(|layer| layer.in_home);
         let home = in_home.map(|layer| layer.folder.join("home")).collect();
         let layers = planned_layers(&action.policy, abilities)?;
@@ -150,7 +145,7 @@ impl Plan {
             layers,
             network: action.policy.network,
             proxy: proxy_rules(action)?,
-            tree,
+            beneath,
             home,
             style,
             binds: binds(action),

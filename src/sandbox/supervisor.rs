@@ -7,8 +7,10 @@ use crate::model::layer::{Layer, Level};
 use crate::model::policy::Clock::Fixed;
 use crate::sandbox::channel::{self, Channels};
 use crate::sandbox::clock::Clock;
+use crate::sandbox::delivery;
 use crate::sandbox::observer::Observer;
 use crate::sandbox::plan::Plan;
+use crate::sandbox::processors::Processors;
 use crate::sandbox::sources::{self, Sources};
 use crate::sandbox::wire::{At, Failure, Report, Step};
 use crate::sandbox::{init, mounts, reports, sys};
@@ -26,10 +28,10 @@ const UPTIME_AT_START: i64 = 100;
 const CAP_SYS_PTRACE: u32 = 19;
 
 /// Runs the supervisor in a process just forked from the launcher; ends the process.
-pub(super) fn run(plan: &Plan, channels: Channels, launcher: i32) -> ! {
+pub(super) fn run(plan: &Plan, channels: Channels, launcher: i32, processors: Processors) -> ! {
     channels.close_all_else();
     let Channels { launcher: to_launcher, init: to_init, stdout, stderr, null } = channels;
-    let ended = enter(plan, launcher).and_then(|entered| {
+    let ended = enter(plan, launcher).and_then(|mut entered| {
         let served = Served { clock: entered.clock, observer: plan.observe.then(Observer::default) };
         let (listener, from_command) = if served.clock.is_some() || served.observer.is_some() {
             let (ours, theirs) = channel::pair().at(Step::Channel, "listener")?;
@@ -38,17 +40,29 @@ pub(super) fn run(plan: &Plan, channels: Channels, launcher: i32) -> ! {
             (None, None)
         };
         let (to_child, root) = channel::pair().at(Step::Channel, "root")?;
-        let inside = init::Inside { channel: to_init, stdout, stderr, null, root, listener: from_command };
+        let inside =
+            init::Inside { channel: to_init, stdout, stderr, null, root, listener: from_command, processors };
         let pid = match sys::fork().at(Step::Fork, "init")? {
             sys::Forked::Child => init::run(plan, inside),
             sys::Forked::Parent(pid) => pid,
         };
+        processors.part_from(pid);
         // Our copies of the check's streams go, so that their end is seen when the check's are gone.
         drop(inside);
-        let pidfd = introduce(pid, &to_launcher)?;
+        let pidfd = pidfd_of(pid)?;
+        // Where the launcher moves it into its control group, it waits for that; elsewhere the launcher would wake up only to
+        // be in the way.
+        let is_moved = plan.cgroup_is_unified();
+        if is_moved {
+            introduce(pid, &pidfd, &to_launcher)?;
+        }
         // While the init process makes its network.
+        entered.sources.put_above(delivery::receive(&to_launcher)?)?;
         let built = mounts::build(plan, entered.sources)?;
         channel::send(&to_child, &[1], Some(built.fd.as_fd())).at(Step::Channel, "root")?;
+        if !is_moved {
+            introduce(pid, &pidfd, &to_launcher)?;
+        }
         let watched = Watched { pid, pidfd, scratch: built.scratch, proc: entered.proc, served, listener };
         drop((to_child, built.fd));
         attend(watched, plan, &to_launcher)
@@ -107,7 +121,6 @@ fn enter(plan: &Plan, launcher: i32) -> Result<Entered, Failure> {
     // What is made in the sandbox's file systems gets the modes we say, whatever the caller's umask.
     rustix::process::umask(Mode::from_raw_mode(0o022));
     rustix::system::sethostname(plan.guise.host_name.as_bytes()).at(Step::HostName, "")?;
-    hide_command_line();
     let clock = match plan.clock {
         // It reads this process's own vDSO, which after the next step nobody may.
         Fixed { start, mode } if plan.uses(Layer::Clock) => Some(
@@ -121,27 +134,6 @@ fn enter(plan: &Plan, launcher: i32) -> Result<Entered, Failure> {
     // From here on nobody but the machine's root may look into this process and the init process made from it.
     sys::prctl(libc::PR_SET_DUMPABLE, 0).at(Step::Namespaces, "dumpable")?;
     Ok(Entered { sources, proc, clock })
-}
-
-/// Overwrites the copy of the launcher's command line and environment that /proc/1/cmdline would show to the check:
-/// host paths are none of its business and differ between machines (proc(5): arg_start, arg_end, fields 48 and 49).
-fn hide_command_line() {
-    let Ok(stat) = std::fs::read_to_string("/proc/self/stat") else { return };
-    let Some((_, fields)) = stat.rsplit_once(") ") else { return };
-    // Field 3 comes first here.
-    let field = |number: usize| fields.split(' ').nth(number - 3)?.parse::<u64>().ok();
-    let Ok(memory) = std::fs::OpenOptions::new().write(true).open("/proc/self/mem") else { return };
-    for (start, end) in [(48, 49), (50, 51)] {
-        if let (Some(start), Some(end)) = (field(start), field(end))
-            && let Ok(length) = usize::try_from(end.saturating_sub(start))
-        {
-            let mut blank = vec![0_u8; length];
-            if length > 5 {
-                blank[..4].copy_from_slice(b"init");
-            }
-            drop(std::os::unix::fs::FileExt::write_all_at(&memory, &blank, start));
-        }
-    }
 }
 
 /// Asks to be killed when the launcher dies, and makes sure that it has not died before we asked.
@@ -193,14 +185,16 @@ fn set_time_origin() -> io::Result<i64> {
     Ok(boot)
 }
 
+/// A descriptor of a child that is not waited for yet, so that the number is still its own.
+fn pidfd_of(child: i32) -> Result<OwnedFd, Failure> {
+    let pid = Pid::from_raw(child).ok_or_else(|| Failure::new(Step::Fork, "init", &orphaned()))?;
+    pidfd_open(pid, PidfdFlags::empty()).at(Step::Fork, "pidfd")
+}
+
 /// Tells the launcher of the init process.
-fn introduce(number: i32, to_launcher: &OwnedFd) -> Result<OwnedFd, Failure> {
-    let pid = Pid::from_raw(number).ok_or_else(|| Failure::new(Step::Fork, "init", &orphaned()))?;
-    // Our child is not waited for yet, so the number is still its own.
-    let pidfd = pidfd_open(pid, PidfdFlags::empty()).at(Step::Fork, "pidfd")?;
+fn introduce(number: i32, pidfd: &OwnedFd, to_launcher: &OwnedFd) -> Result<(), Failure> {
     let report = Report::Init(number).encode();
-    channel::send(to_launcher, &report, Some(pidfd.as_fd())).at(Step::Channel, "init")?;
-    Ok(pidfd)
+    channel::send(to_launcher, &report, Some(pidfd.as_fd())).at(Step::Channel, "init")
 }
 
 /// Serves the clock until the init process ends, and tells what was used.

@@ -186,12 +186,9 @@ pub(super) fn block_signals(signals: &[i32]) -> io::Result<()> {
     check(unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) }).map(drop)
 }
 
-/// Puts every signal back to its default action and unblocks all: what a program expects to start with. Rust's
+/// Puts every signal back to its default action, which children inherit: what a program expects to start with. Rust's
 /// runtime ignores SIGPIPE and that would be inherited across exec (signal(7)).
-///
-/// # Errors
-/// What sigprocmask(2) says.
-pub(super) fn reset_signals() -> io::Result<()> {
+pub(super) fn default_signals() {
     // A kernel sigaction of SIG_DFL, no flags and an empty mask is all zeroes on every architecture, and no longer.
     let default = [0_u64; 4];
     for signal in 1..=64_i64 {
@@ -208,6 +205,13 @@ pub(super) fn reset_signals() -> io::Result<()> {
             )
         };
     }
+}
+
+/// Unblocks every signal.
+///
+/// # Errors
+/// What sigprocmask(2) says.
+pub(super) fn unblock_signals() -> io::Result<()> {
     let set = signal_set(&[]);
     // SAFETY: `set` is an initialised, empty sigset_t; the old set is not asked for.
     check(unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut()) }).map(drop)
