@@ -55,7 +55,7 @@ pub(super) fn run(plan: &Plan, channels: Channels) -> ! {
     let done = delivery::receive(&to_launcher)
         .and_then(|layers| prepare(plan, &layers))
         .and_then(|scratch| {
-            serve(plan, Streams { null, stdout, stderr, listener: None }, &init, &to_launcher)
+            serve(plan, Streams { null, stdout, stderr, listener: None, held: None }, &init, &to_launcher)
                 .map(|()| scratch)
         })
         .and_then(|scratch| reports::hand_over(plan, scratch.as_fd(), &to_launcher))
@@ -146,7 +146,7 @@ fn become_command(plan: &Plan, streams: &Streams, orders: &OwnedFd, errors: &Own
         sys::prctl(libc::PR_SET_PDEATHSIG, signal).at(Step::Fork, "death signal").map(drop)
     });
     match ready {
-        Ok(()) => command::run(&plan, &command::make_ready(&plan, false), streams, errors),
+        Ok(()) => command::run(&plan, streams, errors),
         Err(failure) => {
             let _ = rustix::io::write(errors, &Report::Failed(failure).encode());
             sys::exit_now(127)

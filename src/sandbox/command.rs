@@ -6,6 +6,7 @@ use crate::model::layer::{Layer, Level};
 use crate::model::policy::Aslr;
 use crate::sandbox::landlock_rules::{self, Grants};
 use crate::sandbox::plan::{HOME_PLACE, Plan, TREE_PLACE};
+use crate::sandbox::processors::Processors;
 use crate::sandbox::seccomp::{self, Wanted};
 use crate::sandbox::wire::{At, Failure, MESSAGE_MAX, Report, Step};
 use crate::sandbox::{channel, supervisor, sys};
@@ -27,30 +28,24 @@ pub(super) struct Streams {
     pub(super) stderr: OwnedFd,
     /// Where the listener of the system call filter goes, if there is one.
     pub(super) listener: Option<OwnedFd>,
+    /// What it waits for, at the level that has a root of its own.
+    pub(super) held: Option<Held>,
 }
 
-/// What can be made ready before the command's process is there, in the time that its parent waits for something.
+/// Holds the command's process until it is in its root.
 #[derive(Debug)]
-pub(super) struct Ready {
-    filter: Option<Vec<sys::Instruction>>,
-}
-
-/// Makes ready what does not depend on where the command runs, and gives all signals of this process, which the command
-/// inherits, their default action.
-pub(super) fn make_ready(plan: &Plan, listens: bool) -> Ready {
-    sys::default_signals();
-    let wanted = Wanted {
-        level: plan.level,
-        clock: listens && plan.uses(Layer::Clock),
-        inputs: listens && plan.observe,
-    };
-    Ready { filter: plan.uses(Layer::Seccomp).then(|| seccomp::program(wanted)) }
+pub(super) struct Held {
+    /// To and from the init process. A word goes when the root may be exchanged, and one comes when it is; its end means that
+    /// there will be none.
+    pub(super) gate: OwnedFd,
+    /// Those that the check is to have.
+    pub(super) processors: Processors,
 }
 
 /// Becomes the command, in a process just forked from the init process. What goes wrong is written to `errors`,
 /// which closes by itself when the command is executed.
-pub(super) fn run(plan: &Plan, ready: &Ready, streams: &Streams, errors: &OwnedFd) -> ! {
-    let report = match become_command(plan, ready, streams, errors) {
+pub(super) fn run(plan: &Plan, streams: &Streams, errors: &OwnedFd) -> ! {
+    let report = match become_command(plan, streams, errors) {
         Ok(error) => Report::NotExecuted(error.raw_os_error().unwrap_or(libc::ENOENT)),
         Err(failure) => Report::Failed(failure),
     };
@@ -67,26 +62,43 @@ pub(super) fn outcome(errors: OwnedFd) -> Option<Report> {
 }
 
 /// Returns only where exec itself failed.
-fn become_command(
-    plan: &Plan,
-    ready: &Ready,
-    streams: &Streams,
-    errors: &OwnedFd,
-) -> Result<io::Error, Failure> {
+fn become_command(plan: &Plan, streams: &Streams, errors: &OwnedFd) -> Result<io::Error, Failure> {
     // Its own session: no terminal, and a process group that signals can be sent to as a whole.
     rustix::process::setsid().at(Step::Session, "")?;
     if plan.level == Level::Full {
-        // A second user and mount namespace: the mounts of the first are now locked, so that no capability gained
-        // in here can remount, move or uncover them (mount_namespaces(7)).
+        // A second user namespace. Its own mount namespace, made as soon as there is a root, has the mounts of the first
+        // locked, so that no capability gained in here can remount, move or uncover them (mount_namespaces(7)).
         sys::prctl(libc::PR_SET_DUMPABLE, 1).at(Step::InnerUser, "dumpable")?;
-        sys::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS).at(Step::InnerUser, "")?;
+        sys::unshare(libc::CLONE_NEWUSER).at(Step::InnerUser, "")?;
         let uid = plan.guise.uid;
         supervisor::map_user(uid, uid, uid)?;
-        rustix::process::chdir(Path::new(TREE_PLACE).join(&plan.cwd))
-            .at(Step::Cwd, plan.cwd.to_string_lossy())?;
     }
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(plan.umask));
     limit(plan)?;
+    sys::bound_capabilities();
+    if let Some(held) = &streams.held {
+        // What follows takes no namespace that asks for the old root, and the root is waited for by the init process.
+        channel::send(&held.gate, &[1], None).at(Step::Channel, "init")?;
+    }
+    if plan.level == Level::Full && plan.uses(Layer::Cgroup) {
+        // The group that we were forked in becomes the root of what the check sees (cgroup_namespaces(7)).
+        sys::unshare(libc::CLONE_NEWCGROUP).at(Step::CgroupNamespace, "")?;
+    }
+    sys::default_signals();
+    let listens = streams.listener.is_some();
+    let filter = plan.uses(Layer::Seccomp).then(|| {
+        seccomp::program(Wanted {
+            level: plan.level,
+            clock: listens && plan.uses(Layer::Clock),
+            inputs: listens && plan.observe,
+        })
+    });
+    if let Some(held) = &streams.held {
+        wait_for_root(plan, held)?;
+    }
+    if let (Some(milli), true) = (plan.limits.cpus_milli, plan.uses(Layer::Cpus)) {
+        affinity(milli)?;
+    }
     if plan.aslr == Aslr::Off {
         sys::personality(0x004_0000).at(Step::Personality, "")?;
     }
@@ -98,13 +110,24 @@ fn become_command(
     place_streams(streams, errors)?;
     sys::unblock_signals().at(Step::Descriptors, "signals")?;
     // Last: the filter refuses calls that the steps above need.
-    if let Some(filter) = &ready.filter {
-        let listener = install(filter, streams.listener.is_some()).at(Step::Seccomp, "")?;
+    if let Some(filter) = filter {
+        let listener = install(&filter, listens).at(Step::Seccomp, "")?;
         if let (Some(listener), Some(socket)) = (listener, &streams.listener) {
             channel::send(socket, &[1], Some(listener.as_fd())).at(Step::Listener, "")?;
         }
     }
     Ok(execute(plan, &candidates(plan)))
+}
+
+/// Waits until this process is in the sandbox's root, and makes the inner mount namespace of it.
+fn wait_for_root(plan: &Plan, held: &Held) -> Result<(), Failure> {
+    if channel::receive(held.gate.as_fd()).at(Step::Channel, "init")?.is_none() {
+        return Err(Failure::new(Step::Channel, "init", &rustix::io::Errno::PIPE.into()));
+    }
+    // Whoever moved our parent to another processor has done so before it sent the root.
+    held.processors.restore().at(Step::Affinity, "")?;
+    sys::unshare(libc::CLONE_NEWNS).at(Step::InnerUser, "mounts")?;
+    rustix::process::chdir(Path::new(TREE_PLACE).join(&plan.cwd)).at(Step::Cwd, plan.cwd.to_string_lossy())
 }
 
 /// With a listener, a call that is being answered is interrupted by deadly signals only (Linux 5.19); before that any
@@ -170,9 +193,6 @@ fn limit(plan: &Plan) -> Result<(), Failure> {
         }
         let most = Rlimit { current: Some(pids), maximum: Some(pids) };
         rustix::process::setrlimit(Resource::Nproc, most).at(Step::Rlimits, "nproc")?;
-    }
-    if let (Some(milli), true) = (plan.limits.cpus_milli, plan.uses(Layer::Cpus)) {
-        affinity(milli)?;
     }
     Ok(())
 }

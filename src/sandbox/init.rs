@@ -3,14 +3,13 @@
 #![forbid(unsafe_code)]
 
 use crate::model::guise::Shape;
-use crate::model::layer::Layer;
 use crate::model::policy::Network;
 use crate::sandbox::plan::Plan;
 use crate::sandbox::processors::Processors;
 use crate::sandbox::wire::{At, Failure, Order, Report, Step};
 use crate::sandbox::{cgroup, channel, command, mounts, network, proxy, sys};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::io;
 
@@ -55,20 +54,29 @@ fn serve(plan: &Plan, inside: Inside) -> Result<(), ()> {
     let Inside { channel, stdout, stderr, null, root, listener, processors } = inside;
     let tell = |report: &Report| channel::send(&channel, &report.encode(), None).map_err(drop);
     let child = prepare(plan, &channel).and_then(|()| {
-        // While the supervisor still builds the root.
-        hide_command_line();
-        let ready = command::make_ready(plan, listener.is_some());
-        enter(plan, &channel, root)?;
-        // The supervisor sends the root when it has moved us.
-        processors.restore().at(Step::Affinity, "")?;
         let (read, write) = pipe_with(PipeFlags::CLOEXEC).at(Step::Fork, "pipe")?;
+        let (gate, held) = channel::pair().at(Step::Channel, "command")?;
         let signals = sys::signal_descriptor(&[libc::SIGCHLD]).at(Step::Fork, "signals")?;
+        // The command's process comes as far as it can while the supervisor still builds the root.
         match sys::fork().at(Step::Fork, "command")? {
             sys::Forked::Child => {
-                drop(read);
-                command::run(plan, &ready, &command::Streams { null, stdout, stderr, listener }, &write)
+                drop((read, gate, root));
+                let held = Some(command::Held { gate: held, processors });
+                command::run(plan, &command::Streams { null, stdout, stderr, listener, held }, &write)
             }
-            sys::Forked::Parent(pid) => Ok((pid, read, signals)),
+            sys::Forked::Parent(pid) => {
+                hide_command_line();
+                let proc = mounts::new_proc().at(Step::Proc, "")?.0;
+                // Not before it has its user namespace, which the kernel refuses to whoever has another root than the mount
+                // namespace, as it has for a moment while ours is exchanged (user_namespaces(7)). Where it is gone, it has said
+                // why.
+                let is_held = channel::receive(gate.as_fd()).at(Step::Channel, "command")?.is_some();
+                enter(root, proc.as_fd())?;
+                if is_held {
+                    let _ = channel::send(&gate, &[1], None);
+                }
+                Ok((pid, read, signals))
+            }
         }
     });
     // Whatever became of the child, our copies of its streams are closed from here on, so that their end is seen.
@@ -76,6 +84,7 @@ fn serve(plan: &Plan, inside: Inside) -> Result<(), ()> {
         Ok(child) => child,
         Err(failure) => return tell(&Report::Failed(failure)).and(Err(())),
     };
+    sys::bound_capabilities();
     drop(sys::drop_capabilities());
     match command::outcome(read) {
         None => tell(&Report::Started)?,
@@ -130,22 +139,16 @@ fn prepare(plan: &Plan, channel: &OwnedFd) -> Result<(), Failure> {
         // Ours is closed at once: whoever has it could take the check's connections.
         channel::send(channel, &report, Some(socket.as_fd())).at(Step::Proxy, "hand over")?;
     }
-    Ok(())
+    wait_for_go(channel)
 }
 
-/// Enters the control group, and the root as soon as it is built.
-fn enter(plan: &Plan, channel: &OwnedFd, supervisor: OwnedFd) -> Result<(), Failure> {
-    wait_for_go(channel)?;
+/// Enters the root as soon as it is built, and with it the command's process, whose root is the same so far (pivot_root(2)).
+fn enter(supervisor: OwnedFd, proc: BorrowedFd<'_>) -> Result<(), Failure> {
     let Some((_, Some(root))) = channel::receive(supervisor.as_fd()).at(Step::Channel, "root")? else {
         // What went wrong is told by the supervisor itself.
         return Err(Failure::new(Step::Channel, "root", &io::Error::from(rustix::io::Errno::PIPE)));
     };
-    drop(supervisor);
-    if plan.uses(Layer::Cgroup) {
-        // Only now: the group we are in becomes the root of what the check sees (cgroup_namespaces(7)).
-        sys::unshare(libc::CLONE_NEWCGROUP).at(Step::CgroupNamespace, "")?;
-    }
-    mounts::mount_proc(root.as_fd())?;
+    mounts::show_proc(root.as_fd(), proc).at(Step::Proc, "")?;
     mounts::enter(root.as_fd())
 }
 

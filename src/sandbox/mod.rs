@@ -15,8 +15,9 @@
 //! `crew` runs one check several times at once, `beside` several checks, `wire` and `channel`
 //! are how the processes talk, `sys` holds all unsafe code.
 //!
-//! The sandbox is begun before the tree is laid out, whose layers are delivered to it (`delivery`): what does not depend on
-//! them is built meanwhile, on another processor where there is one (`processors`).
+//! Much of this is done side by side, on another processor where there is one (`processors`): the sandbox is begun before
+//! the tree is laid out, whose layers are delivered to it (`delivery`), and the command's process comes as far as its inner
+//! user namespace while the supervisor still builds the root.
 
 pub mod beside;
 pub mod observer;

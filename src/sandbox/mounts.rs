@@ -268,13 +268,13 @@ fn writable_places(
     Ok(())
 }
 
-/// Mounts a /proc of the PID namespace that the caller is in. A kernel refuses that where its own /proc is partly
-/// covered, as in many containers; then only the part about processes is shown (proc(5), `subset=pid`, Linux 5.8).
-pub(super) fn mount_proc(root: BorrowedFd<'_>) -> Result<(), Failure> {
-    let (mount, _) = new_proc().at(Step::Proc, "")?;
-    move_mount(mount.as_fd(), "", root, "proc", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).at(Step::Proc, "")
+/// Puts a /proc in its place.
+pub(super) fn show_proc(root: BorrowedFd<'_>, proc: BorrowedFd<'_>) -> rustix::io::Result<()> {
+    move_mount(proc, "", root, "proc", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
 }
 
+/// A /proc of the PID namespace that the caller is in, and whether it is whole. A kernel refuses that where its own /proc is
+/// partly covered, as in many containers; then only the part about processes is shown (proc(5), `subset=pid`, Linux 5.8).
 pub(super) fn new_proc() -> rustix::io::Result<(OwnedFd, bool)> {
     let attempt = |subset: bool| -> rustix::io::Result<OwnedFd> {
         let context = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;

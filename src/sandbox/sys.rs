@@ -102,17 +102,21 @@ pub(super) fn become_user(uid: u32, gid: u32) -> io::Result<()> {
     check(unsafe { libc::setresuid(uid, uid, uid) }).map(drop)
 }
 
-/// Drops every capability: ambient, bounding, effective, permitted and inheritable (capabilities(7)).
-///
-/// # Errors
-/// What prctl(2) or capset(2) says.
-pub(super) fn drop_capabilities() -> io::Result<()> {
+/// Drops every capability from the bounding set: none can be had again once the others are dropped (capabilities(7)).
+pub(super) fn bound_capabilities() {
     for capability in 0..64 {
         // EINVAL: the kernel knows no capability of that number, nor any above it.
         if prctl(libc::PR_CAPBSET_DROP, capability).is_err() {
             break;
         }
     }
+}
+
+/// Drops every capability that this process has: ambient, effective, permitted and inheritable (capabilities(7)).
+///
+/// # Errors
+/// What prctl(2) or capset(2) says.
+pub(super) fn drop_capabilities() -> io::Result<()> {
     // SAFETY: the ambient set is cleared as a whole; all further arguments are zero as prctl(2) demands.
     check(unsafe {
         libc::prctl(

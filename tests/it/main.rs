@@ -94,6 +94,8 @@ mod messages;
 mod mutations;
 /// What the check prints.
 mod output;
+/// Which processors a check may use, and how it fares among many.
+mod processors;
 /// Which steps of a ledger hold.
 mod reconcile;
 /// Ledgers that are none, and commits that stand for one.
