@@ -65,6 +65,8 @@ fn serve(plan: &Plan, inside: Inside) -> Result<(), ()> {
                 command::run(plan, &command::Streams { null, stdout, stderr, listener, held }, &write)
             }
             sys::Forked::Parent(pid) => {
+                // So that its end is seen here.
+                drop(held);
                 hide_command_line();
                 let proc = mounts::new_proc().at(Step::Proc, "")?.0;
                 // Not before it has its user namespace, which the kernel refuses to whoever has another root than the mount

@@ -84,10 +84,11 @@ pub(super) fn build(plan: &Plan, sources: Sources) -> Result<Root, Failure> {
 
 /// Hangs a mount into the namespace, above the machine's own root and out of the check's sight: all that hangs there
 /// goes with that root when it is let go of (see [`enter`]), in one step, since each unmounting costs a grace period of
-/// the kernel. Where does not matter; /tmp may be missing in a bare container.
+/// the kernel. Where hardly matters: /tmp may be missing in a bare container, and a root that is covered keeps others in
+/// this namespace from making a user namespace (user_namespaces(7)), as the command's process does at that time.
 pub(super) fn attach(mount: BorrowedFd<'_>) -> rustix::io::Result<()> {
     let at = |place| move_mount(mount, "", CWD, place, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH);
-    at("/tmp").or_else(|_| at("/"))
+    at("/tmp").or_else(|_| at("/usr"))
 }
 
 /// A file system of that size. Empty files take no block of it, but a kilobyte of the kernel's memory each, so they are

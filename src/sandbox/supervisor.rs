@@ -31,9 +31,8 @@ const CAP_SYS_PTRACE: u32 = 19;
 pub(super) fn run(plan: &Plan, channels: Channels, launcher: i32, processors: Processors) -> ! {
     channels.close_all_else();
     let Channels { launcher: to_launcher, init: to_init, stdout, stderr, null } = channels;
-    let ended = enter(plan, launcher).and_then(|mut entered| {
-        let served = Served { clock: entered.clock, observer: plan.observe.then(Observer::default) };
-        let (listener, from_command) = if served.clock.is_some() || served.observer.is_some() {
+    let ended = enter(plan, launcher).and_then(|entered| {
+        let (listener, from_command) = if fixes_clock(plan) || plan.observe {
             let (ours, theirs) = channel::pair().at(Step::Channel, "listener")?;
             (Some(ours), Some(theirs))
         } else {
@@ -57,8 +56,11 @@ pub(super) fn run(plan: &Plan, channels: Channels, launcher: i32, processors: Pr
             introduce(pid, &pidfd, &to_launcher)?;
         }
         // While the init process makes its network.
-        entered.sources.put_above(delivery::receive(&to_launcher)?)?;
-        let built = mounts::build(plan, entered.sources)?;
+        let mut sources = entered.sources.map_or_else(|| sources::open_sources(plan), Ok)?;
+        let clock = start_clock(plan, entered.shift, &sources)?;
+        let served = Served { clock, observer: plan.observe.then(Observer::default) };
+        sources.put_above(delivery::receive(&to_launcher)?)?;
+        let built = mounts::build(plan, sources)?;
         channel::send(&to_child, &[1], Some(built.fd.as_fd())).at(Step::Channel, "root")?;
         if !is_moved {
             introduce(pid, &pidfd, &to_launcher)?;
@@ -78,10 +80,12 @@ pub(super) fn run(plan: &Plan, channels: Channels, launcher: i32, processors: Pr
 
 /// What is known once the namespaces are entered.
 struct Entered {
-    sources: Sources,
+    /// What had to be opened before.
+    sources: Option<Sources>,
+    /// By how many seconds the boot clock inside differs from ours.
+    shift: i64,
     /// The /proc of the machine, which is out of sight once the root is entered.
     proc: OwnedFd,
-    clock: Option<Clock>,
 }
 
 /// What the listener is there for.
@@ -106,7 +110,7 @@ fn enter(plan: &Plan, launcher: i32) -> Result<Entered, Failure> {
     // A session of its own: a signal typed at the terminal reaches the launcher alone, which decides.
     rustix::process::setsid().at(Step::Session, "")?;
     // Host paths that only root can reach must be opened before root is given up.
-    let early = if plan.user.switch { Some(sources::open_sources(plan)?) } else { None };
+    let sources = if plan.user.switch { Some(sources::open_sources(plan)?) } else { None };
     if plan.user.switch {
         sys::become_user(plan.user.uid, plan.user.gid).at(Step::SwitchUser, plan.user.uid.to_string())?;
     }
@@ -114,26 +118,29 @@ fn enter(plan: &Plan, launcher: i32) -> Result<Entered, Failure> {
     sys::prctl(libc::PR_SET_DUMPABLE, 1).at(Step::SwitchUser, "dumpable")?;
     die_with_parent(launcher)?;
     let shift = enter_namespaces(plan)?;
-    let sources = match early {
-        Some(sources) => sources,
-        None => sources::open_sources(plan)?,
-    };
     // What is made in the sandbox's file systems gets the modes we say, whatever the caller's umask.
     rustix::process::umask(Mode::from_raw_mode(0o022));
     rustix::system::sethostname(plan.guise.host_name.as_bytes()).at(Step::HostName, "")?;
-    let clock = match plan.clock {
-        // It reads this process's own vDSO, which after the next step nobody may.
-        Fixed { start, mode } if plan.uses(Layer::Clock) => Some(
-            Clock::start(start, mode, shift, sources.devices_shown.clone())
-                .at(Step::Clock, "the vDSO of programs")?,
-        ),
-        _ => None,
-    };
     let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let proc = rustix::fs::openat(CWD, "/proc", folder, Mode::empty()).at(Step::Proc, "outside")?;
     // From here on nobody but the machine's root may look into this process and the init process made from it.
     sys::prctl(libc::PR_SET_DUMPABLE, 0).at(Step::Namespaces, "dumpable")?;
-    Ok(Entered { sources, proc, clock })
+    Ok(Entered { sources, shift, proc })
+}
+
+fn fixes_clock(plan: &Plan) -> bool {
+    matches!(plan.clock, Fixed { .. }) && plan.uses(Layer::Clock)
+}
+
+/// Starts the clock, if it is to be a fixed one. Before anything is made that the check sees the times of.
+fn start_clock(plan: &Plan, shift: i64, sources: &Sources) -> Result<Option<Clock>, Failure> {
+    match plan.clock {
+        Fixed { start, mode } if fixes_clock(plan) => {
+            let clock = Clock::start(start, mode, shift, sources.devices_shown.clone());
+            clock.map(Some).at(Step::Clock, "the vDSO of programs")
+        }
+        _ => Ok(None),
+    }
 }
 
 /// Asks to be killed when the launcher dies, and makes sure that it has not died before we asked.

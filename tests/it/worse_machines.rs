@@ -289,3 +289,40 @@ say("terminals", [os.isatty(fd) for fd in (0, 1, 2)])
         }
     }
 }
+
+// What is put together hangs above the machine's own /tmp while it is built, so that all of it goes in one step.
+#[test]
+fn a_machine_may_be_without_a_folder_for_temporary_files() {
+    for who in EVERYBODY {
+        let env = Env::of(who);
+        env.write("f", "told\n").commit();
+        let (place, binary) = (env.path(""), program());
+        let mut command = env.as_who("bwrap");
+        if who == Who::Root {
+            command.args(["--cap-add", "ALL"]);
+        }
+        for (option, from, to) in [
+            ("--ro-bind", "/usr", "/usr"),
+            ("--ro-bind", "/etc", "/etc"),
+            ("--symlink", "usr/bin", "/bin"),
+            ("--symlink", "usr/lib", "/lib"),
+            ("--symlink", "usr/lib64", "/lib64"),
+            ("--dev-bind", "/dev", "/dev"),
+        ] {
+            command.args([option, from, to]);
+        }
+        command.args(["--proc", "/proc", "--bind"]).arg(&place).args(["/place", "--ro-bind"]).arg(binary);
+        command.args(["/checkrun", "--setenv", "HOME", "/place/home", "--setenv", "TMPDIR", "/place"]);
+        command.args(["--setenv", "CHECKRUN_CACHE_DIR", "/place/cache", "--chdir", "/place/repo", "--"]);
+        command.args([
+            "sh",
+            "-c",
+            "! [ -e /tmp ] || exit 9; exec /checkrun --refresh -- sh -c 'cat f; ls -d /tmp'",
+        ]);
+        // Its processes get in one another's way at some moments only.
+        for _ in 0..5 {
+            let output = run(&mut command).expect(0);
+            assert_eq!(output.out(), "told\n/tmp\n");
+        }
+    }
+}

@@ -15,7 +15,6 @@ use aarch64 as native;
 use x86_64 as native;
 
 use crate::sandbox::sys;
-use std::os::unix::fs::FileExt;
 
 /// Which way the three wall clock functions go in a patched vDSO.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,8 +108,9 @@ fn own_image() -> Option<Vec<u8>> {
     let (start, end) = line.split(' ').next()?.split_once('-')?;
     let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
     let mut image = vec![0; usize::try_from(end.checked_sub(start)?).ok()?];
-    std::fs::File::open("/proc/self/mem").ok()?.read_exact_at(&mut image, start).ok()?;
-    Some(image)
+    // Unlike /proc/self/mem, this is open to a process that nobody else may look into (ptrace(2), access modes).
+    let read = sys::read_memory(std::process::id(), start, &mut image).ok()?;
+    (read == image.len()).then_some(image)
 }
 
 /// Offset and length of a function, from the dynamic symbol table (elf(5); all of the vDSO's sections are in its one segment at
