@@ -308,10 +308,11 @@ fn a_machine_may_be_without_a_folder_for_temporary_files() {
             ("--symlink", "usr/lib", "/lib"),
             ("--symlink", "usr/lib64", "/lib64"),
             ("--dev-bind", "/dev", "/dev"),
+            ("--dev-bind", "/proc", "/proc"),
         ] {
             command.args([option, from, to]);
         }
-        command.args(["--proc", "/proc", "--bind"]).arg(&place).args(["/place", "--ro-bind"]).arg(binary);
+        command.arg("--bind").arg(&place).args(["/place", "--ro-bind"]).arg(binary);
         command.args(["/checkrun", "--setenv", "HOME", "/place/home", "--setenv", "TMPDIR", "/place"]);
         command.args(["--setenv", "CHECKRUN_CACHE_DIR", "/place/cache", "--chdir", "/place/repo", "--"]);
         command.args([
