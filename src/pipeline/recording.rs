@@ -102,7 +102,8 @@ pub(super) fn replay(
     sink: &mut dyn Sink,
 ) -> Result<(), PipelineError> {
     let mut copy = LogCopy::create(log)?;
-    let digest = Digest::parse(&evidence.output_digest);
+    // Of nothing there is nothing to read back.
+    let digest = Digest::parse(&evidence.output_digest).filter(|_| evidence.output_bytes > 0);
     let reader = digest.and_then(|digest| LogReader::open(&around.store.logs(), &digest).transpose());
     let mut given = false;
     match reader {

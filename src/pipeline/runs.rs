@@ -30,7 +30,7 @@ use crate::sandbox::{self, Interrupts};
 use crate::stage::{self, InUse, LayerOptions};
 use crate::store::{Bounds, FileStamp, NewRecord, Store, StoreError, Writer};
 use crate::summary::Summary;
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -68,13 +68,26 @@ pub(super) fn run(
     let mut plan = Plan::new(&prepared.action, &prepared.abilities, scratch)?;
     // What is not kept is not asked for: each look at a path costs the check a detour.
     plan.observe &= stores;
-    // What does not depend on the tree is built meanwhile.
-    let begun = sandbox::begin(&plan)?;
+    // What does not depend on the tree is built meanwhile, and layers that are there are put in while they are looked through.
+    let mut begun = sandbox::begin(&plan)?;
+    let expected = expected(prepared, ground);
+    let is_in = expected.as_ref().is_some_and(|(layers, _)| begun.deliver(layers).is_ok());
     // Opened before the run: a cache that cannot be used is told at once, and not after an hour's work.
     if stores && !again {
         drop(Store::open_writer(&around.store)?);
     }
-    let (tree, _in_use) = lay_out(prepared, ground, sink)?;
+    let (tree, in_use) = lay_out(prepared, ground, sink)?;
+    let is_right = expected.as_ref().is_some_and(|(layers, folders)| {
+        *layers == tree && folders.iter().zip(&in_use).all(|(folder, used)| used.is_of(folder))
+    });
+    if !(is_in && is_right) {
+        if expected.is_some() {
+            // The first is taken down before the second is there.
+            drop(begun);
+            begun = sandbox::begin(&plan)?;
+        }
+        begun.deliver(&tree)?;
+    }
     let foreign = prepared.snapshot.foreign(prepared.action.filled)?;
     let kept_log = if stores { LogWriter::new(&around.store.logs()) } else { LogWriter::digest_only() };
     let summary = Summary::new(prepared.action.runner.summary);
@@ -82,7 +95,7 @@ pub(super) fn run(
     let since = coarse_now();
     let mut recording = Recording::new(sink, (kept_log, copy), summary, Lacking::new(prepared));
     // It is waited for when all the rest is done.
-    let (seen, _remains) = begun.run(&tree, interrupts, &mut recording)?;
+    let (seen, _remains) = begun.run(interrupts, &mut recording)?;
     // One that the tree itself has says nothing of this run.
     let is_left = |path: &[u8]| !prepared.snapshot.has_file(path);
     let results = seen.results.iter().filter(|(path, _)| is_left(path));
@@ -143,24 +156,39 @@ fn answered(evidence: Evidence, caching: Caching, tally: Tally) -> Answered {
     Answered { evidence, cache, tally, from: None }
 }
 
-/// The folders that make up the tree, and what keeps them from being removed.
-fn lay_out(
-    prepared: &Prepared,
-    ground: &Ground,
-    sink: &mut dyn Sink,
-) -> Result<(Vec<PathBuf>, Vec<InUse>), PipelineError> {
+/// The folders that are likely to make up the tree, where they are there: nobody has looked through them. They are held open,
+/// so that no other gets their inode, and not marked as in use, since one that was altered is to be removed.
+fn expected(prepared: &Prepared, ground: &Ground) -> Option<(Vec<PathBuf>, Vec<File>)> {
+    if prepared.action.level != Level::Full || prepared.action.policy.git == GitView::Synthetic {
+        return None;
+    }
+    let stack = stage::layer_unseen(&prepared.snapshot, &layer_options(prepared, ground))?.stack();
+    let folders = stack.iter().map(File::open).collect::<Result<_, _>>().ok()?;
+    Some((stack, folders))
+}
+
+fn layer_options(prepared: &Prepared, ground: &Ground) -> LayerOptions {
     let clock_start = match prepared.action.policy.clock {
         Clock::Fixed { start, .. } => start,
         // Real time goes on, so any instant in the past does; a constant keeps the layer.
         Clock::Commit { .. } | Clock::Host => MTIME_FLOOR + TREE_MARGIN,
     };
     let user = prepared.abilities.user;
-    let options = LayerOptions {
+    LayerOptions {
         root: ground.trees(),
         mtime: (clock_start - TREE_MARGIN).max(MTIME_FLOOR),
         owner: user.switch.then_some((user.uid, user.gid)),
         boot_id: boot_id(),
-    };
+    }
+}
+
+/// The folders that make up the tree, and what keeps them from being removed.
+fn lay_out(
+    prepared: &Prepared,
+    ground: &Ground,
+    sink: &mut dyn Sink,
+) -> Result<(Vec<PathBuf>, Vec<InUse>), PipelineError> {
+    let options = layer_options(prepared, ground);
     loop {
         let layer = stage::layer(&prepared.snapshot, &options, sink)?;
         let mut stack = layer.stack();

@@ -8,7 +8,7 @@ use crate::sandbox::command::{self, Streams};
 use crate::sandbox::delivery::{self, Delivered};
 use crate::sandbox::landlock_rules::Grants;
 use crate::sandbox::plan::Plan;
-use crate::sandbox::wire::{At, Failure, Report, Step};
+use crate::sandbox::wire::{At, Failure, Order, Report, Step};
 use crate::sandbox::{init, place, reports, sys};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags};
@@ -139,7 +139,7 @@ fn become_command(plan: &Plan, streams: &Streams, orders: &OwnedFd, errors: &Own
     let own = [place("HOME", "home"), place("TMPDIR", "tmp")];
     plan.env.extend(own);
     let start = plan.scratch.join("src").join(&plan.cwd);
-    let entered = init::wait_for_go(orders)
+    let entered = init::wait_for(Order::Go, orders)
         .and_then(|()| rustix::process::chdir(start).at(Step::Cwd, plan.cwd.to_string_lossy()));
     let ready = entered.and_then(|()| {
         let signal = libc::c_ulong::from(libc::SIGKILL.unsigned_abs());

@@ -74,6 +74,7 @@ fn serve(plan: &Plan, inside: Inside) -> Result<(), ()> {
                 // why.
                 let is_held = channel::receive(gate.as_fd()).at(Step::Channel, "command")?.is_some();
                 enter(root, proc.as_fd())?;
+                wait_for(Order::Start, &channel)?;
                 if is_held {
                     let _ = channel::send(&gate, &[1], None);
                 }
@@ -141,7 +142,7 @@ fn prepare(plan: &Plan, channel: &OwnedFd) -> Result<(), Failure> {
         // Ours is closed at once: whoever has it could take the check's connections.
         channel::send(channel, &report, Some(socket.as_fd())).at(Step::Proxy, "hand over")?;
     }
-    wait_for_go(channel)
+    wait_for(Order::Go, channel)
 }
 
 /// Enters the root as soon as it is built, and with it the command's process, whose root is the same so far (pivot_root(2)).
@@ -174,14 +175,15 @@ fn hide_command_line() {
     }
 }
 
-/// Waits until the control group is ready and we are in it, so that all that follows is counted. If the launcher is
-/// gone, or changes its mind, its end of the socket closes.
-pub(super) fn wait_for_go(channel: &OwnedFd) -> Result<(), Failure> {
+/// Waits for one of the launcher's orders: to go on, which comes when the control group is ready and we are in it, so that all
+/// that follows is counted, or to let the command start. If the launcher is gone, or changes its mind, its end of the socket
+/// closes.
+pub(super) fn wait_for(wanted: Order, channel: &OwnedFd) -> Result<(), Failure> {
     loop {
         let order = channel::receive(channel.as_fd()).at(Step::Channel, "wait for the launcher")?;
         match order.and_then(|(bytes, along)| Some((Order::decode(&bytes)?, along))) {
             Some((Order::Join, Some(door))) => cgroup::enter(&door).at(Step::JoinCgroup, "enter")?,
-            Some((Order::Go, _)) => return Ok(()),
+            Some((order, _)) if order == wanted => return Ok(()),
             _ => {
                 let gone = io::Error::from(rustix::io::Errno::PIPE);
                 return Err(Failure::new(Step::Channel, "launcher gone", &gone));

@@ -16,6 +16,7 @@ use crate::sandbox::proxy::Proxy;
 use crate::sandbox::wire::{At, Failure, Order, Step};
 use crate::sandbox::{SandboxError, bare, delivery, reports, supervisor, sys};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
 use rustix::process::{Signal, pidfd_send_signal};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -63,21 +64,29 @@ pub fn begin(plan: &Plan) -> Result<Begun<'_>, SandboxError> {
 }
 
 impl Begun<'_> {
-    /// Puts the tree in, whose layers are these folders of the host, uppermost first, and runs the check to its end. Its
+    /// Puts the tree in, once: its layers are these folders of the host, uppermost first.
+    ///
+    /// # Errors
+    /// One of them cannot be opened.
+    pub fn deliver(&mut self, tree: &[PathBuf]) -> Result<(), SandboxError> {
+        let Some(supervisor) = &self.0.from_supervisor else { return Ok(()) };
+        delivery::send(self.0.plan, tree, supervisor).map_err(Into::into)
+    }
+
+    /// Lets the check start, now that the tree that was put in is known to be as it should, and runs it to its end. Its
     /// output goes to `sink` as it comes. The check's time counts from here.
     ///
     /// # Errors
     /// Where the sandbox could not be built as planned; never for what the check does.
     pub fn run(
         self,
-        tree: &[PathBuf],
         interrupts: &Interrupts,
         sink: &mut dyn Sink,
     ) -> Result<(Observation, Remains), SandboxError> {
         let Self(mut run) = self;
         run.started = Instant::now();
-        if let Some(supervisor) = &run.from_supervisor {
-            delivery::send(run.plan, tree, supervisor)?;
+        if !run.plan.cgroup_is_unified() {
+            run.let_start()?;
         }
         run.attend(interrupts, sink)?;
         run.finish()
@@ -152,9 +161,18 @@ impl<'a> Run<'a> {
         Ok(run)
     }
 
+    /// At level `landlock` the command's process has waited for the tree already.
+    fn let_start(&self) -> Result<(), SandboxError> {
+        if self.plan.level == Level::Full { self.order(Order::Start, None) } else { Ok(()) }
+    }
+
+    /// That the init process is gone, or never was, is no error here: the last word of who ended tells why.
     fn order(&self, order: Order, along: Option<BorrowedFd<'_>>) -> Result<(), SandboxError> {
         let Some(init) = &self.init else { return Ok(()) };
-        channel::send(init, &order.encode(), along).at(Step::Channel, "init").map_err(Into::into)
+        match channel::send(init, &order.encode(), along) {
+            Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
+            sent => sent.at(Step::Channel, "init").map_err(Into::into),
+        }
     }
 
     /// What the control group has counted.

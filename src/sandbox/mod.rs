@@ -16,8 +16,9 @@
 //! are how the processes talk, `sys` holds all unsafe code.
 //!
 //! Much of this is done side by side, on another processor where there is one (`processors`): the sandbox is begun before
-//! the tree is laid out, whose layers are delivered to it (`delivery`), and the command's process comes as far as its inner
-//! user namespace while the supervisor still builds the root.
+//! the tree is laid out, whose layers are delivered to it (`delivery`) and put in while the launcher still looks through
+//! them, and the command's process comes as far as its inner user namespace while the supervisor still builds the root. It
+//! starts when the launcher says that the tree is as it should be.
 
 pub mod beside;
 pub mod observer;

@@ -164,6 +164,8 @@ pub enum Order {
     Signal(i32),
     /// Enter the control group whose list of members comes along.
     Join,
+    /// The tree is as it should be; let the command go.
+    Start,
 }
 
 /// Largest message; everything but the detail of a failure is far smaller.
@@ -272,6 +274,7 @@ impl Order {
             Self::Go => (1_u8, 0_i32),
             Self::Signal(signal) => (2, signal),
             Self::Join => (3, 0),
+            Self::Start => (4, 0),
         };
         let number = number.to_le_bytes();
         [kind, number[0], number[1], number[2], number[3]]
@@ -285,6 +288,7 @@ impl Order {
             1 => Some(Self::Go),
             2 => Some(Self::Signal(number)),
             3 => Some(Self::Join),
+            4 => Some(Self::Start),
             _ => None,
         }
     }
@@ -313,7 +317,7 @@ mod tests {
                 assert_eq!(Report::decode(&bytes[..bytes.len() - 1]), None, "{report:?}");
             }
         }
-        for order in [Order::Go, Order::Signal(15), Order::Join] {
+        for order in [Order::Go, Order::Signal(15), Order::Join, Order::Start] {
             assert_eq!(Order::decode(&order.encode()), Some(order));
         }
         assert_eq!(Report::decode(&[]), None);

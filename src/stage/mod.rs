@@ -93,6 +93,13 @@ pub fn layer(snapshot: &Snapshot, options: &LayerOptions, sink: &mut dyn Sink) -
     Ok(layer)
 }
 
+/// The layer of a snapshot if it is there, as it is: nobody has looked through it. Nothing that is done with it may count
+/// before [`layer`] has given the same one.
+#[must_use]
+pub fn layer_unseen(snapshot: &Snapshot, options: &LayerOptions) -> Option<Layer> {
+    Place::new(&snapshot.identity().tree, options).existing()
+}
+
 /// Whether a layer and all that it lies over are as they were made. One that is not is taken out of its place, and said.
 fn is_intact(layer: &Layer, options: &LayerOptions, sink: &mut dyn Sink) -> Result<bool, StageError> {
     for path in layer.stack() {

@@ -6,7 +6,7 @@
 
 use crate::model::digest::Digest;
 use crate::tree::open_folder;
-use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fd::BorrowedFd;
 use rustix::fs::{AtFlags, Dir, FileType, statat};
 use std::fmt::Write as _;
 use std::hash::{BuildHasher as _, RandomState};
@@ -103,20 +103,16 @@ impl Stamps {
 }
 
 fn look(root: BorrowedFd<'_>, path: &[u8]) -> io::Result<Seen> {
-    let opened;
-    let folder = if path.is_empty() {
-        root
-    } else {
-        opened = open_folder(root, path)?;
-        opened.as_fd()
-    };
+    let mut listing =
+        if path.is_empty() { Dir::read_from(root)? } else { Dir::new(open_folder(root, path)?)? };
     let mut names = Vec::new();
-    for entry in Dir::read_from(folder)? {
+    while let Some(entry) = listing.read() {
         let name = entry?.file_name().to_bytes().to_vec();
         if name != b"." && name != b".." {
             names.push(name);
         }
     }
+    let folder = listing.fd()?;
     names.sort_unstable();
     let (mut seen, mut folders) = (Vec::new(), Vec::new());
     for name in &names {
@@ -150,6 +146,7 @@ fn look(root: BorrowedFd<'_>, path: &[u8]) -> io::Result<Seen> {
 mod tests {
     use super::*;
     use crate::tree::open_root;
+    use rustix::fd::AsFd as _;
     use std::os::unix::ffi::OsStrExt as _;
     use std::os::unix::fs::PermissionsExt;
 

@@ -7,8 +7,8 @@ use crate::stage::place::{
 };
 use crate::stage::removal::remove_folder;
 use crate::tree::open_root;
-use rustix::fd::OwnedFd;
-use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, fstat};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,15 @@ pub const LAYER_BYTES: u64 = 8 << 30;
 #[must_use = "the layer may be removed once this is dropped"]
 pub struct InUse {
     /// Held for its shared lock.
-    _folder: OwnedFd,
+    folder: OwnedFd,
+}
+
+impl InUse {
+    /// Whether it is of the very folder that is open here.
+    #[must_use]
+    pub fn is_of(&self, open: &impl AsFd) -> bool {
+        matches!((fstat(&self.folder), fstat(open)), (Ok(a), Ok(b)) if (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino))
+    }
 }
 
 /// Says that the layer at `path` is in use; `None` where it has just been removed. A mark for other processes of this
@@ -43,7 +51,7 @@ pub fn in_use(path: &Path) -> Result<Option<InUse>, StageError> {
         Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
         Err(error) => return Err(StageError::of_io("lock", path, error)),
     }
-    let (ours, there) = (rustix::fs::fstat(&folder), rustix::fs::lstat(path));
+    let (ours, there) = (fstat(&folder), rustix::fs::lstat(path));
     let same = matches!((ours, there), (Ok(a), Ok(b)) if a.st_ino == b.st_ino && a.st_dev == b.st_dev);
     // The time of the last use, for `remove_unused`; a layer on a full disk keeps its old one.
     let now = rustix::fs::Timestamps {
@@ -51,7 +59,7 @@ pub fn in_use(path: &Path) -> Result<Option<InUse>, StageError> {
         last_modification: rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW },
     };
     let _ = rustix::fs::utimensat(CWD, meta_of(path), &now, rustix::fs::AtFlags::empty());
-    Ok(same.then_some(InUse { _folder: folder }))
+    Ok(same.then_some(InUse { folder }))
 }
 
 fn meta_of(layer: &Path) -> PathBuf {

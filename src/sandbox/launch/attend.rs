@@ -156,6 +156,7 @@ impl Run<'_> {
                 if let Some(group) = self.group.as_ref().filter(|_| self.plan.cgroup_is_unified()) {
                     group.add(pid).map_err(SandboxError::Cgroup)?;
                     self.order(Order::Go, None)?;
+                    self.let_start()?;
                 }
                 // While the check starts.
                 cgroup::sweep(&self.plan.cgroup);
