@@ -4,7 +4,7 @@
 use crate::cache;
 use crate::key;
 use crate::logs::LogWriter;
-use crate::model::check::DepsLayer;
+use crate::model::check::{Action, DepsLayer};
 use crate::model::digest::Digest;
 use crate::model::event::{Event, Sink};
 use crate::model::evidence::{CacheUse, Deps, EVIDENCE_VERSION, Evidence, Foreign, Tally};
@@ -26,7 +26,7 @@ use crate::pipeline::verdict::{Verdict, verdict};
 use crate::pipeline::{Answered, Caching, PipelineError, Prepared, Surroundings};
 use crate::results;
 use crate::sandbox::plan::Plan;
-use crate::sandbox::{self, Interrupts};
+use crate::sandbox::{self, Begun, Interrupts};
 use crate::stage::{self, InUse, LayerOptions};
 use crate::store::{Bounds, FileStamp, NewRecord, Store, StoreError, Writer};
 use crate::summary::Summary;
@@ -68,31 +68,15 @@ pub(super) fn run(
     let mut plan = Plan::new(&prepared.action, &prepared.abilities, scratch)?;
     // What is not kept is not asked for: each look at a path costs the check a detour.
     plan.observe &= stores;
-    // What does not depend on the tree is built meanwhile, and layers that are there are put in while they are looked through.
-    let mut begun = sandbox::begin(&plan)?;
-    let expected = expected(prepared, ground);
-    let is_in = expected.as_ref().is_some_and(|(layers, _)| begun.deliver(layers).is_ok());
     // Opened before the run: a cache that cannot be used is told at once, and not after an hour's work.
     if stores && !again {
         drop(Store::open_writer(&around.store)?);
     }
-    let (tree, in_use) = lay_out(prepared, ground, sink)?;
-    let is_right = expected.as_ref().is_some_and(|(layers, folders)| {
-        *layers == tree && folders.iter().zip(&in_use).all(|(folder, used)| used.is_of(folder))
-    });
-    if !(is_in && is_right) {
-        if expected.is_some() {
-            // The first is taken down before the second is there.
-            drop(begun);
-            begun = sandbox::begin(&plan)?;
-        }
-        begun.deliver(&tree)?;
-    }
     let foreign = prepared.snapshot.foreign(prepared.action.filled)?;
     let kept_log = if stores { LogWriter::new(&around.store.logs()) } else { LogWriter::digest_only() };
     let summary = Summary::new(prepared.action.runner.summary);
+    let (begun, since, _in_use) = begin(&plan, prepared, ground, sink)?;
     let at = now();
-    let since = coarse_now();
     let mut recording = Recording::new(sink, (kept_log, copy), summary, Lacking::new(prepared));
     // It is waited for when all the rest is done.
     let (seen, _remains) = begun.run(interrupts, &mut recording)?;
@@ -156,10 +140,37 @@ fn answered(evidence: Evidence, caching: Caching, tally: Tally) -> Answered {
     Answered { evidence, cache, tally, from: None }
 }
 
+/// Begins to build the sandbox with the tree in it: while its folders are looked through, where they are there, and else when
+/// they are laid out, since its clock runs from here on. Gives also the time of just before, after which what the check may
+/// see of the host must not have changed, and what keeps the folders from being removed.
+fn begin<'a>(
+    plan: &'a Plan,
+    prepared: &Prepared,
+    ground: &Ground,
+    sink: &mut dyn Sink,
+) -> Result<(Begun<'a>, Instant, Vec<InUse>), PipelineError> {
+    let early = expected(prepared, ground).and_then(|(layers, folders)| {
+        let since = coarse_now();
+        // Why it cannot be is told below.
+        Some((sandbox::begin(plan, &layers).ok()?, since, layers, folders))
+    });
+    let (tree, in_use) = lay_out(prepared, ground, sink)?;
+    if let Some((begun, since, layers, folders)) = early
+        && layers == tree
+        && folders.iter().zip(&in_use).all(|(folder, used)| used.is_of(folder))
+    {
+        return Ok((begun, since, in_use));
+    }
+    let since = coarse_now();
+    Ok((sandbox::begin(plan, &tree)?, since, in_use))
+}
+
 /// The folders that are likely to make up the tree, where they are there: nobody has looked through them. They are held open,
-/// so that no other gets their inode, and not marked as in use, since one that was altered is to be removed.
+/// so that no other gets their inode, and not marked as in use, since one that was altered is to be removed. None where there are
+/// others, of git or of packages, which are opened only when that is done.
 fn expected(prepared: &Prepared, ground: &Ground) -> Option<(Vec<PathBuf>, Vec<File>)> {
-    if prepared.action.level != Level::Full || prepared.action.policy.git == GitView::Synthetic {
+    let Action { level, policy, deps, .. } = &prepared.action;
+    if *level != Level::Full || policy.git == GitView::Synthetic || !deps.is_empty() {
         return None;
     }
     let stack = stage::layer_unseen(&prepared.snapshot, &layer_options(prepared, ground))?.stack();

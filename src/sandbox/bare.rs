@@ -5,7 +5,6 @@
 
 use crate::sandbox::channel::{self, Channels};
 use crate::sandbox::command::{self, Streams};
-use crate::sandbox::delivery::{self, Delivered};
 use crate::sandbox::landlock_rules::Grants;
 use crate::sandbox::plan::Plan;
 use crate::sandbox::wire::{At, Failure, Order, Report, Step};
@@ -49,11 +48,10 @@ pub(super) fn grants(plan: &Plan) -> Grants {
 }
 
 /// Runs the supervisor of this level in a process just forked from the launcher; ends the process.
-pub(super) fn run(plan: &Plan, channels: Channels) -> ! {
+pub(super) fn run(plan: &Plan, tree: &[PathBuf], channels: Channels) -> ! {
     channels.close_all_else();
     let Channels { launcher: to_launcher, init, stdout, stderr, null } = channels;
-    let done = delivery::receive(&to_launcher)
-        .and_then(|layers| prepare(plan, &layers))
+    let done = prepare(plan, tree)
         .and_then(|scratch| {
             serve(plan, Streams { null, stdout, stderr, listener: None, held: None }, &init, &to_launcher)
                 .map(|()| scratch)
@@ -70,13 +68,13 @@ pub(super) fn run(plan: &Plan, channels: Channels) -> ! {
     }
 }
 
-fn prepare(plan: &Plan, layers: &[Delivered]) -> Result<OwnedFd, Failure> {
+fn prepare(plan: &Plan, tree: &[PathBuf]) -> Result<OwnedFd, Failure> {
     rustix::process::setsid().at(Step::Session, "")?;
     rustix::process::umask(Mode::from_raw_mode(0o022));
     let folder = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let scratch = rustix::fs::openat(CWD, &plan.scratch, folder, Mode::empty()).at(Step::Scratch, "")?;
     let open = |layer: &PathBuf| rustix::fs::openat(CWD, layer, folder, Mode::empty());
-    let tree = layers.iter().map(|(layer, _)| layer).chain(&plan.beneath).map(open);
+    let tree = tree.iter().chain(&plan.beneath).map(open);
     let tree = tree.collect::<Result<Vec<OwnedFd>, _>>().at(Step::Tree, "")?;
     let home = plan.home.iter().map(open).collect::<Result<Vec<OwnedFd>, _>>().at(Step::Tree, "")?;
     if plan.user.switch {

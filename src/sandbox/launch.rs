@@ -14,7 +14,7 @@ use crate::sandbox::plan::Plan;
 use crate::sandbox::processors::Processors;
 use crate::sandbox::proxy::Proxy;
 use crate::sandbox::wire::{At, Failure, Order, Step};
-use crate::sandbox::{SandboxError, bare, delivery, reports, supervisor, sys};
+use crate::sandbox::{SandboxError, bare, reports, supervisor, sys};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{Signal, pidfd_send_signal};
@@ -51,28 +51,19 @@ struct Run<'a> {
     results: Vec<reports::Left>,
 }
 
-/// A sandbox that is being built beside this process and waits for its tree. Dropped, it is taken down.
+/// A sandbox that is being built beside this process. Dropped, it is taken down.
 #[derive(Debug)]
 pub struct Begun<'a>(Run<'a>);
 
-/// Begins to build what a plan says.
+/// Begins to build what a plan says, with a tree whose layers are these folders of the host, uppermost first.
 ///
 /// # Errors
 /// Where that cannot be started; what goes wrong in it is told by [`Begun::run`].
-pub fn begin(plan: &Plan) -> Result<Begun<'_>, SandboxError> {
-    Run::start(plan).map(Begun)
+pub fn begin<'a>(plan: &'a Plan, tree: &[PathBuf]) -> Result<Begun<'a>, SandboxError> {
+    Run::start(plan, tree).map(Begun)
 }
 
 impl Begun<'_> {
-    /// Puts the tree in, once: its layers are these folders of the host, uppermost first.
-    ///
-    /// # Errors
-    /// One of them cannot be opened.
-    pub fn deliver(&mut self, tree: &[PathBuf]) -> Result<(), SandboxError> {
-        let Some(supervisor) = &self.0.from_supervisor else { return Ok(()) };
-        delivery::send(self.0.plan, tree, supervisor).map_err(Into::into)
-    }
-
     /// Lets the check start, now that the tree that was put in is known to be as it should, and runs it to its end. Its
     /// output goes to `sink` as it comes. The check's time counts from here.
     ///
@@ -105,15 +96,15 @@ impl Drop for Remains {
 }
 
 impl<'a> Run<'a> {
-    fn start(plan: &'a Plan) -> Result<Self, SandboxError> {
+    fn start(plan: &'a Plan, tree: &[PathBuf]) -> Result<Self, SandboxError> {
         let (channels, ours) = channel::open_all()?;
         let own = i32::try_from(std::process::id()).unwrap_or(0);
         let proxy = plan.proxy.as_ref().map(|rules| Proxy::start(rules, plan.user)).transpose()?;
         let processors = Processors::own();
         let supervisor = match sys::fork().at(Step::Fork, "supervisor")? {
             sys::Forked::Child => match plan.level {
-                Level::Full => supervisor::run(plan, channels, own, processors),
-                Level::Landlock => bare::run(plan, channels),
+                Level::Full => supervisor::run(plan, tree, channels, own, processors),
+                Level::Landlock => bare::run(plan, tree, channels),
             },
             sys::Forked::Parent(pid) => pid,
         };
@@ -156,14 +147,20 @@ impl<'a> Run<'a> {
             let doors =
                 run.group.as_ref().map_or(Ok(Vec::new()), Group::doors).map_err(SandboxError::Cgroup)?;
             doors.iter().try_for_each(|door| run.order(Order::Join, Some(door.as_fd())))?;
-            run.order(Order::Go, None)?;
+            run.let_build()?;
         }
         Ok(run)
     }
 
-    /// At level `landlock` the command's process has waited for the tree already.
+    /// Lets the init process go on with what is counted, now that it is in the control group. At level `landlock` there is
+    /// none.
+    fn let_build(&self) -> Result<(), SandboxError> {
+        if self.plan.level == Level::Full { self.order(Order::Go, None) } else { Ok(()) }
+    }
+
+    /// Lets the command start.
     fn let_start(&self) -> Result<(), SandboxError> {
-        if self.plan.level == Level::Full { self.order(Order::Start, None) } else { Ok(()) }
+        self.order(if self.plan.level == Level::Full { Order::Start } else { Order::Go }, None)
     }
 
     /// That the init process is gone, or never was, is no error here: the last word of who ended tells why.
@@ -189,7 +186,9 @@ impl<'a> Run<'a> {
     }
 
     fn finish(mut self) -> Result<(Observation, Remains), SandboxError> {
-        if let Some(failure) = self.failure.take() {
+        // Where it was interrupted before its processes were ready, that may be all they tell.
+        let is_interrupted = matches!(self.stop, Some(Stop::Interrupt(_)));
+        if let Some(failure) = self.failure.take().filter(|_| !is_interrupted) {
             return Err(failure.into());
         }
         let reached = self.proxy.take().map(Proxy::finish).transpose()?.unwrap_or_default();

@@ -15,10 +15,9 @@
 //! `crew` runs one check several times at once, `beside` several checks, `wire` and `channel`
 //! are how the processes talk, `sys` holds all unsafe code.
 //!
-//! Much of this is done side by side, on another processor where there is one (`processors`): the sandbox is begun before
-//! the tree is laid out, whose layers are delivered to it (`delivery`) and put in while the launcher still looks through
-//! them, and the command's process comes as far as its inner user namespace while the supervisor still builds the root. It
-//! starts when the launcher says that the tree is as it should be.
+//! Much of this is done side by side, on another processor where there is one (`processors`): the layers of a tree that is
+//! there are put in while the caller still looks through them, and the command's process comes as far as its inner user
+//! namespace while the supervisor still builds the root. It starts when the launcher is told that the tree is as it should be.
 
 pub mod beside;
 pub mod observer;
@@ -33,7 +32,6 @@ mod channel;
 mod clock;
 mod command;
 mod crew;
-mod delivery;
 mod etc;
 mod filter;
 mod init;

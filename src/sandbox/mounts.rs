@@ -88,7 +88,7 @@ pub(super) fn build(plan: &Plan, sources: Sources) -> Result<Root, Failure> {
 /// this namespace from making a user namespace (user_namespaces(7)), as the command's process does at that time.
 pub(super) fn attach(mount: BorrowedFd<'_>) -> rustix::io::Result<()> {
     let at = |place| move_mount(mount, "", CWD, place, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH);
-    at("/tmp").or_else(|_| at("/usr"))
+    at("/tmp").or_else(|_| at("/usr")).or_else(|_| at("/dev"))
 }
 
 /// A file system of that size. Empty files take no block of it, but a kilobyte of the kernel's memory each, so they are

@@ -1,5 +1,5 @@
 //! What is to be built for one run, decided in full before anything is started: no system call, no look at the
-//! machine. A plan is made from an action and what the machine was found to offer; where the tree lies is told later.
+//! machine. A plan is made from an action and what the machine was found to offer; where the tree lies is not in it.
 #![forbid(unsafe_code)]
 
 use crate::model::check::Action;

@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 use crate::model::runner::Bind;
-use crate::sandbox::delivery::Delivered;
 use crate::sandbox::plan::Plan;
 use crate::sandbox::sys;
 use crate::sandbox::wire::{At, Failure, Step};
@@ -40,21 +39,11 @@ pub(super) struct Sources {
     pub(super) devices: Vec<(&'static str, OwnedFd)>,
 }
 
-impl Sources {
-    /// Puts layers that came later over those of the tree that are here.
-    pub(super) fn put_above(&mut self, delivered: Vec<Delivered>) -> Result<(), Failure> {
-        let open = |(path, mount): Delivered| mount.map_or_else(|| open_layer(&path), Ok);
-        let above = delivered.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
-        drop(self.tree.splice(..0, above));
-        Ok(())
-    }
-}
-
-/// Opens all host paths that the plan names. Needs CAP_SYS_ADMIN over the mount namespace it runs in.
-pub(super) fn open_sources(plan: &Plan) -> Result<Sources, Failure> {
-    let open_layers =
-        |layers: &[PathBuf]| layers.iter().map(|layer| open_layer(layer)).collect::<Result<_, _>>();
-    let (tree, home) = (open_layers(&plan.beneath)?, open_layers(&plan.home)?);
+/// Opens all host paths that the plan names, and the layers of the tree. Needs CAP_SYS_ADMIN over the mount namespace it runs
+/// in.
+pub(super) fn open_sources(plan: &Plan, tree: &[PathBuf]) -> Result<Sources, Failure> {
+    let tree = tree.iter().chain(&plan.beneath).map(|layer| open_layer(layer)).collect::<Result<_, _>>()?;
+    let home = plan.home.iter().map(|layer| open_layer(layer)).collect::<Result<_, _>>()?;
     let mut binds = Vec::with_capacity(plan.binds.len());
     let mut devices_shown = Vec::new();
     for bind in &plan.binds {
@@ -87,8 +76,7 @@ pub(super) fn open_sources(plan: &Plan) -> Result<Sources, Failure> {
     Ok(Sources { devices_shown, tree, home, binds, devices })
 }
 
-/// Opens a layer of tree or home. Needs what [`open_sources`] does.
-pub(super) fn open_layer(layer: &Path) -> Result<OwnedFd, Failure> {
+fn open_layer(layer: &Path) -> Result<OwnedFd, Failure> {
     let mount = clone_mount(layer, true).at(Step::Source, layer.to_string_lossy())?;
     sys::set_mount_attributes(mount.as_fd(), READ_ONLY, true).at(Step::Source, layer.to_string_lossy())?;
     Ok(mount)

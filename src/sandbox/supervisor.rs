@@ -7,7 +7,6 @@ use crate::model::layer::{Layer, Level};
 use crate::model::policy::Clock::Fixed;
 use crate::sandbox::channel::{self, Channels};
 use crate::sandbox::clock::Clock;
-use crate::sandbox::delivery;
 use crate::sandbox::observer::Observer;
 use crate::sandbox::plan::Plan;
 use crate::sandbox::processors::Processors;
@@ -17,8 +16,10 @@ use crate::sandbox::{init, mounts, reports, sys};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, MemfdFlags, Mode, OFlags};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 /// Where CLOCK_MONOTONIC and CLOCK_BOOTTIME start inside, in seconds: small, so that uptimes repeat, and more than a
 /// minute, since some programs treat a machine that has only just started differently.
@@ -28,10 +29,16 @@ const UPTIME_AT_START: i64 = 100;
 const CAP_SYS_PTRACE: u32 = 19;
 
 /// Runs the supervisor in a process just forked from the launcher; ends the process.
-pub(super) fn run(plan: &Plan, channels: Channels, launcher: i32, processors: Processors) -> ! {
+pub(super) fn run(
+    plan: &Plan,
+    tree: &[PathBuf],
+    channels: Channels,
+    launcher: i32,
+    processors: Processors,
+) -> ! {
     channels.close_all_else();
     let Channels { launcher: to_launcher, init: to_init, stdout, stderr, null } = channels;
-    let ended = enter(plan, launcher).and_then(|entered| {
+    let ended = enter(plan, tree, launcher).and_then(|entered| {
         let (listener, from_command) = if fixes_clock(plan) || plan.observe {
             let (ours, theirs) = channel::pair().at(Step::Channel, "listener")?;
             (Some(ours), Some(theirs))
@@ -56,12 +63,15 @@ pub(super) fn run(plan: &Plan, channels: Channels, launcher: i32, processors: Pr
             introduce(pid, &pidfd, &to_launcher)?;
         }
         // While the init process makes its network.
-        let mut sources = entered.sources.map_or_else(|| sources::open_sources(plan), Ok)?;
+        let sources = entered.sources.map_or_else(|| sources::open_sources(plan, tree), Ok)?;
         let clock = start_clock(plan, entered.shift, &sources)?;
         let served = Served { clock, observer: plan.observe.then(Observer::default) };
-        sources.put_above(delivery::receive(&to_launcher)?)?;
         let built = mounts::build(plan, sources)?;
-        channel::send(&to_child, &[1], Some(built.fd.as_fd())).at(Step::Channel, "root")?;
+        match channel::send(&to_child, &[1], Some(built.fd.as_fd())) {
+            // It is gone and has said why.
+            Err(Errno::PIPE | Errno::CONNRESET) => {}
+            sent => sent.at(Step::Channel, "root")?,
+        }
         if !is_moved {
             introduce(pid, &pidfd, &to_launcher)?;
         }
@@ -105,12 +115,12 @@ struct Watched {
     listener: Option<OwnedFd>,
 }
 
-fn enter(plan: &Plan, launcher: i32) -> Result<Entered, Failure> {
+fn enter(plan: &Plan, tree: &[PathBuf], launcher: i32) -> Result<Entered, Failure> {
     drop(sys::set_name(c"checkrun-super"));
     // A session of its own: a signal typed at the terminal reaches the launcher alone, which decides.
     rustix::process::setsid().at(Step::Session, "")?;
     // Host paths that only root can reach must be opened before root is given up.
-    let sources = if plan.user.switch { Some(sources::open_sources(plan)?) } else { None };
+    let sources = plan.user.switch.then(|| sources::open_sources(plan, tree)).transpose()?;
     if plan.user.switch {
         sys::become_user(plan.user.uid, plan.user.gid).at(Step::SwitchUser, plan.user.uid.to_string())?;
     }
@@ -152,7 +162,7 @@ fn die_with_parent(parent: i32) -> Result<(), Failure> {
 }
 
 fn orphaned() -> io::Error {
-    rustix::io::Errno::SRCH.into()
+    Errno::SRCH.into()
 }
 
 /// Enters all namespaces but that of the network, which takes the kernel longest and which the init process makes for
@@ -266,7 +276,7 @@ fn serve(
             tv_nsec: i64::from(left.subsec_nanos()),
         });
         match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(Failure::new(Step::Clock, "poll", &error.into())),
         }
         let (ended, asked) = (!fds[0].revents().is_empty(), fds[1].revents());

@@ -321,3 +321,20 @@ fn a_layer_altered_on_disk_is_noticed_before_it_is_used() {
     std::fs::write(base.join("planted"), "x").expect("write");
     is_exact(&env, &[], &commits[2]);
 }
+
+#[test]
+fn the_clock_of_a_check_does_not_run_while_its_tree_is_laid_out() {
+    let env = Env::new();
+    for folder in 0..400 {
+        for file in 0..100 {
+            env.write(&format!("{folder}/{file}"), format!("{folder} {file}\n"));
+        }
+    }
+    env.commit();
+    let args = ["--no-cache", "--", "cat", "/proc/uptime"];
+    for how in ["laid out now", "there already"] {
+        let told = env.checkrun(&args).expect(0).out();
+        let uptime: f64 = told.split(' ').next().expect("a word").parse().expect("seconds");
+        assert!((100.0..101.0).contains(&uptime), "{how}: {told}");
+    }
+}

@@ -327,3 +327,18 @@ fn a_machine_may_be_without_a_folder_for_temporary_files() {
         }
     }
 }
+
+// Its init process ends while the supervisor still builds what it would have entered.
+#[test]
+fn what_fails_early_in_the_sandbox_is_told_by_its_name() {
+    let netlink = u32::try_from(libc::AF_NETLINK).expect("a small number");
+    for who in EVERYBODY {
+        let env = Env::of(who);
+        let args = ["--no-cache", "--vary", "network=ipv4", "--", "echo", "ran"];
+        drop(env.checkrun(&args).expect(0));
+        for _ in 0..5 {
+            let output = worse(&env, &[(libc::SYS_socket, libc::EPERM, netlink)], &args);
+            drop(output.refused(&["bring loopback up"]));
+        }
+    }
+}

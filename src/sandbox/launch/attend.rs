@@ -12,7 +12,7 @@ use crate::sandbox::observer::read_observation_file;
 use crate::sandbox::wire::{At, Order, Report, Step};
 use crate::sandbox::{Interrupts, SandboxError, reports};
 use rustix::event::PollFlags;
-use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// How long a command that was told to end may take before it is killed, so that a limit's answer comes within two seconds.
@@ -153,9 +153,12 @@ impl Run<'_> {
         match Report::decode(&bytes) {
             Some(Report::Init(pid)) => {
                 self.init_pidfd = along;
-                if let Some(group) = self.group.as_ref().filter(|_| self.plan.cgroup_is_unified()) {
+                let is_over = self.init_pidfd.as_ref().is_none_or(is_over);
+                let group = self.group.as_ref().filter(|_| self.plan.cgroup_is_unified());
+                // One that has ended meanwhile has said why, and its number may be another's.
+                if let Some(group) = group.filter(|_| !is_over) {
                     group.add(pid).map_err(SandboxError::Cgroup)?;
-                    self.order(Order::Go, None)?;
+                    self.let_build()?;
                     self.let_start()?;
                 }
                 // While the check starts.
@@ -229,4 +232,9 @@ impl Run<'_> {
         drop(self.order(Order::Signal(signal), None));
         self.deadline = Instant::now().checked_add(GRACE);
     }
+}
+
+/// Whether the process of a pidfd has ended: it is readable then (pidfd_open(2)).
+fn is_over(pidfd: &OwnedFd) -> bool {
+    matches!(channel::wait(&[(Some(pidfd.as_fd()), PollFlags::IN)], Some(Duration::ZERO)), Ok([true]))
 }
