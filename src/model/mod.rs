@@ -17,6 +17,7 @@ pub mod layer;
 pub mod lines;
 pub mod nearest;
 pub mod outcome;
+pub(crate) mod path;
 pub mod pattern;
 pub mod policy;
 pub mod runner;

@@ -32,7 +32,6 @@ pub use bearings::Bearings;
 pub use fetch::{Fetched, FetchedHow, fetch};
 pub use groups::{HostInputs, InputGroups, TreeInputs};
 pub use leftovers::sweep_leftovers;
-pub(crate) use packages::below;
 pub use prepare::{DEFAULT_POLICY, Origin, Prepared, Wish, prepare, prepare_on};
 pub(crate) use repeat::watch_signals;
 pub use repeat::{Director, Execution, repeat};

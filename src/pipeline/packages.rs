@@ -6,6 +6,7 @@
 use crate::model::check::{DepsChoice, DepsLayer};
 use crate::model::digest::Digest;
 use crate::model::layer::Level;
+use crate::model::path::below;
 use crate::model::pattern::matches;
 use crate::model::policy::Policy;
 use crate::model::runner::{PrepareRule, ResolvedRunner, Runner};
@@ -177,11 +178,6 @@ fn interpreter_of(environment: &Path) -> Option<PathBuf> {
 pub(super) fn step_for<'r>(rule: &'r Runner, snapshot: &Snapshot, cwd: &[u8]) -> Option<&'r PrepareRule> {
     let there = |file: &PathBuf| snapshot.has_file(&below(cwd, file.as_os_str().as_bytes()));
     rule.prepare.iter().find(|step| step.when.iter().all(there))
-}
-
-/// A path below the folder that the command starts in, from the root of the tree.
-pub(crate) fn below(cwd: &[u8], path: &[u8]) -> Vec<u8> {
-    if cwd.is_empty() { path.to_vec() } else { [cwd, b"/", path].concat() }
 }
 
 /// Whether a file of the tree is an input of a step.

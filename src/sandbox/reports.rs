@@ -5,6 +5,7 @@
 //! names, depth, files and bytes are counted. What is beyond the bounds, or may not be read, is left out.
 #![forbid(unsafe_code)]
 
+use crate::model::path::below;
 use crate::model::pattern::matches;
 use crate::sandbox::plan::Plan;
 use crate::sandbox::wire::{At, Failure, Report, Step};
@@ -85,10 +86,6 @@ pub(super) fn pick_up(tree: BorrowedFd<'_>, cwd: &Path, patterns: &[String]) -> 
         }
     }
     Ok(out.map(OwnedFd::from))
-}
-
-fn below(folder: &[u8], name: &[u8]) -> Vec<u8> {
-    if folder.is_empty() { name.to_vec() } else { [folder, b"/", name].concat() }
 }
 
 /// Whether something below a folder may match: what the pattern says up to its first `*` agrees with the folder's path.

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 use crate::model::digest::Digest;
+use crate::model::path::below;
 use crate::tree::open_folder;
 use rustix::fd::BorrowedFd;
 use rustix::fs::{AtFlags, Dir, FileType, statat};
@@ -135,11 +136,6 @@ fn bytes_of(digits: &str) -> Option<Vec<u8>> {
         u8::from_str_radix(pair, 16).ok()
     };
     pairs.map(byte).collect()
-}
-
-fn below(path: &[u8], name: &[u8]) -> Vec<u8> {
-    let separator: &[u8] = if path.is_empty() { b"" } else { b"/" };
-    [path, separator, name].concat()
 }
 
 /// A folder below `root`, and its names in order.

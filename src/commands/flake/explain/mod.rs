@@ -21,6 +21,7 @@ use crate::commands::session::output_place;
 use crate::commands::{Failure, Session};
 use crate::model::event::{Event, Sink as _};
 use crate::model::evidence::Tally;
+use crate::model::path::below;
 use crate::model::policy::Clock;
 use crate::pipeline::{self, Bearings, PipelineError, Prepared, Wish};
 use crate::report::write_atomically;
@@ -239,7 +240,7 @@ impl Bench<'_> {
         }
         let command = &self.base.action.command;
         let is_there = |name: &[u8]| {
-            let path = pipeline::below(&command.cwd, name);
+            let path = below(&command.cwd, name);
             let snapshot = &self.base.snapshot;
             let path = path.strip_suffix(b"/").unwrap_or(&path);
             // What is too large to be read is there all the same.
